@@ -1,0 +1,156 @@
+//! From request bodies to canonical objects (AS-20…AS-25, AS-155), with upstream's words for what cannot be read.
+
+use api_schema::{
+    Type,
+    json::{self, Decoded},
+    protobuf, registry,
+};
+use serde_json::Value;
+
+use crate::{negotiate::BodyType, options::FieldValidation, status::Status};
+
+/// What an endpoint reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected<'a> {
+    pub group: &'a str,
+    pub version: &'a str,
+    pub kind: &'a str,
+    /// How upstream names the internal type in conversion errors: `core.Pod`.
+    pub also_versions: &'a [&'a str],
+}
+
+impl Expected<'_> {
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    fn accepts(&self, api_version: &str) -> bool {
+        api_version == self.api_version() || self.also_versions.contains(&api_version)
+    }
+
+    /// The Go package of the internal type: the group's first word, `core` for the core group.
+    fn internal_package(&self) -> &str {
+        if self.group.is_empty() { "core" } else { self.group.split('.').next().unwrap_or(self.group) }
+    }
+}
+
+/// A decoded body and what its sender should hear about it.
+#[derive(Debug)]
+pub struct Body {
+    pub value: Value,
+    pub warnings: Vec<String>,
+}
+
+/// Decodes the body of a POST or PUT; `kind` and `apiVersion` may be left out (the URL supplies them).
+pub fn object(
+    bytes: &[u8],
+    body_type: BodyType,
+    expected: Expected<'_>,
+    validation: FieldValidation,
+) -> Result<Body, Status> {
+    match body_type {
+        BodyType::Json => from_json(bytes, bytes, expected, validation),
+        BodyType::Yaml => from_json(&yaml_to_json(bytes, expected)?, bytes, expected, validation),
+        BodyType::Protobuf => from_protobuf(bytes, expected),
+    }
+}
+
+/// YAML as the JSON it stands for; only the first document is read.
+pub fn yaml_to_json(bytes: &[u8], expected: Expected<'_>) -> Result<Vec<u8>, Status> {
+    let text = std::str::from_utf8(bytes).map_err(|error| unrecognized(expected, &error.to_string(), bytes))?;
+    let value: Value = serde_saphyr::from_str(text)
+        .map_err(|error| unrecognized(expected, &format!("error converting YAML to JSON: yaml: {error}"), bytes))?;
+    let mut json = Vec::with_capacity(bytes.len());
+    json::encode(&value, &mut json);
+    Ok(json)
+}
+
+fn from_json(
+    json: &[u8],
+    original: &[u8],
+    expected: Expected<'_>,
+    validation: FieldValidation,
+) -> Result<Body, Status> {
+    let meta = json::type_meta(json).map_err(|why| {
+        unrecognized(expected, &format!("couldn't get version/kind; json parse error: {why}"), original)
+    })?;
+    let api_version = if meta.api_version.is_empty() { expected.api_version() } else { meta.api_version };
+    let kind = if meta.kind.is_empty() { expected.kind.to_owned() } else { meta.kind };
+    let ty = expected_type(&api_version, &kind, expected)?;
+    let refuse = |why: &str| unhandled(&api_version, &kind, expected, why);
+    let Decoded { value, strict } = json::decode(ty, json).map_err(|error| refuse(&error.to_string()))?;
+    let found: Vec<String> = strict.iter().map(ToString::to_string).collect();
+    let warnings = match validation {
+        FieldValidation::Strict if !found.is_empty() => {
+            return Err(refuse(&format!("strict decoding error: {}", found.join(", "))));
+        }
+        FieldValidation::Warn => found,
+        _ => Vec::new(),
+    };
+    finish(value, &api_version, expected, warnings)
+}
+
+fn from_protobuf(bytes: &[u8], expected: Expected<'_>) -> Result<Body, Status> {
+    let (meta, raw) =
+        protobuf::decode_envelope(bytes).map_err(|error| unrecognized(expected, &error.to_string(), bytes))?;
+    let api_version = if meta.api_version.is_empty() { expected.api_version() } else { meta.api_version };
+    let kind = if meta.kind.is_empty() { expected.kind.to_owned() } else { meta.kind };
+    let ty = expected_type(&api_version, &kind, expected)?;
+    let value = protobuf::decode(ty, &bytes[raw])
+        .map_err(|error| unhandled(&api_version, &kind, expected, &error.to_string()))?;
+    finish(value, &api_version, expected, Vec::new())
+}
+
+/// Settles kind and apiVersion and refuses a version that this endpoint does not take.
+fn finish(mut value: Value, api_version: &str, expected: Expected<'_>, warnings: Vec<String>) -> Result<Body, Status> {
+    if !expected.accepts(api_version) {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            expected.api_version()
+        )));
+    }
+    set_type_meta(&mut value, &expected.api_version(), expected.kind);
+    Ok(Body { value, warnings })
+}
+
+/// Puts `kind` and `apiVersion` in front, where canonical objects have them.
+pub fn set_type_meta(object: &mut Value, api_version: &str, kind: &str) {
+    let Value::Object(members) = object else { return };
+    members.shift_remove("kind");
+    members.shift_remove("apiVersion");
+    members.shift_insert(0, "kind".to_owned(), Value::from(kind));
+    members.shift_insert(1, "apiVersion".to_owned(), Value::from(api_version));
+}
+
+fn expected_type(api_version: &str, kind: &str, expected: Expected<'_>) -> Result<&'static Type, Status> {
+    let found = registry().kind(api_version, kind);
+    match found {
+        Some(ty) if kind == expected.kind => Ok(ty),
+        Some(_) => {
+            let version = api_version.rsplit('/').next().unwrap_or(api_version);
+            let why = format!(
+                "converting ({version}.{kind}) to ({}.{}): unknown conversion",
+                expected.internal_package(),
+                expected.kind
+            );
+            Err(unhandled(api_version, kind, expected, &why))
+        }
+        None => {
+            let why = format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"tally\"");
+            Err(unhandled(api_version, kind, expected, &why))
+        }
+    }
+}
+
+fn unhandled(api_version: &str, kind: &str, expected: Expected<'_>, why: &str) -> Status {
+    let version = api_version.rsplit('/').next().unwrap_or(api_version);
+    Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {}: {why}", expected.kind))
+}
+
+fn unrecognized(expected: Expected<'_>, why: &str, body: &[u8]) -> Status {
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {}): {why} ({})",
+        expected.kind,
+        json::summary(body)
+    ))
+}

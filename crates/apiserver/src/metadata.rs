@@ -1,0 +1,69 @@
+//! The metadata that only the server writes (AS-72…AS-76), on canonical values.
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+/// The members that a client cannot set on create (AS-74).
+const SYSTEM_MEMBERS: [&str; 5] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"];
+
+/// `metadata` of an object, made when missing.
+pub fn of(object: &mut Value) -> &mut Map<String, Value> {
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    object["metadata"].as_object_mut().expect("made an object above")
+}
+
+pub fn text<'a>(object: &'a Value, member: &str) -> &'a str {
+    object["metadata"][member].as_str().unwrap_or_default()
+}
+
+pub fn finalizers(object: &Value) -> Vec<&str> {
+    object["metadata"]["finalizers"].as_array().map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+}
+
+pub fn is_terminating(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// Whole seconds in UTC, as `metav1.Time` prints (AS-27).
+pub fn time(now: Timestamp) -> Value {
+    let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    json!(seconds.to_string())
+}
+
+/// Drops what a client may not choose and sets what the server does.
+pub fn stamp_new(object: &mut Value, uid: &str, now: Timestamp) {
+    let metadata = of(object);
+    for member in SYSTEM_MEMBERS {
+        metadata.shift_remove(member);
+    }
+    metadata.insert("uid".to_owned(), json!(uid));
+    metadata.insert("creationTimestamp".to_owned(), time(now));
+}
+
+/// Puts back on update what only the server changes (AS-75), the version read included.
+pub fn restore(new: &mut Value, old: &Value) {
+    batch_types::meta::restore_system_fields(new, old);
+    let version = old["metadata"]["resourceVersion"].clone();
+    let metadata = of(new);
+    metadata.shift_remove("selfLink");
+    metadata.insert("resourceVersion".to_owned(), version);
+}
+
+/// Generation + 1 for kinds that have one.
+pub fn bump_generation(object: &mut Value) {
+    if let Some(generation) = object["metadata"]["generation"].as_i64().filter(|&generation| generation > 0) {
+        of(object).insert("generation".to_owned(), json!(generation + 1));
+    }
+}
+
+pub fn set_finalizers(object: &mut Value, finalizers: &[&str]) {
+    let metadata = of(object);
+    if finalizers.is_empty() {
+        metadata.shift_remove("finalizers");
+    } else {
+        metadata.insert("finalizers".to_owned(), json!(finalizers));
+    }
+}

@@ -1,0 +1,96 @@
+//! `metadata` as strategies check it: the rules are in `batch_types::meta`, here they meet canonical objects.
+//!
+//! The checks that every kind shares run in the request path, before or after the strategy's.
+
+use batch_types::{
+    field::{Error, Path},
+    meta,
+    names::NameRule,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Map, Value};
+
+pub(super) use batch_types::meta::Scope;
+
+/// What a finalizer without a domain is told. Kinds outside the core packages do not say it.
+const UNQUALIFIED: &str = "name is neither a standard finalizer name nor is it fully qualified";
+
+/// Metadata of a new object; on update where upstream repeats it.
+pub(super) fn validate(object: &Value, scope: Scope, rule: NameRule) -> Vec<Error> {
+    match typed(object) {
+        Ok(metadata) => meta::validate(&metadata, scope, rule, &path()),
+        Err(why) => vec![unreadable(&why)],
+    }
+}
+
+/// Metadata of a changed object.
+pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<Error> {
+    match (typed(new), typed(old)) {
+        (Ok(new), Ok(old)) => meta::validate_update(&new, &old, &path()),
+        (Err(why), _) | (_, Err(why)) => vec![unreadable(&why)],
+    }
+}
+
+/// [`validate`] without the rule on unqualified finalizers (upstream's `apimachinery` function of the same name).
+pub(super) fn validate_plain(object: &Value, scope: Scope, rule: NameRule) -> Vec<Error> {
+    without_unqualified(validate(object, scope, rule))
+}
+
+/// [`validate_update`] without the rule on unqualified finalizers.
+pub(super) fn validate_update_plain(new: &Value, old: &Value) -> Vec<Error> {
+    without_unqualified(validate_update(new, old))
+}
+
+fn without_unqualified(mut errors: Vec<Error>) -> Vec<Error> {
+    errors.retain(|error| error.detail != UNQUALIFIED);
+    errors
+}
+
+/// Typed metadata. managedFields are left out: the server writes them itself, and they are most of the bytes.
+fn typed(object: &Value) -> Result<ObjectMeta, serde_json::Error> {
+    let members: Map<String, Value> = object
+        .get("metadata")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        .filter(|(name, _)| *name != "managedFields")
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
+    serde_json::from_value(Value::Object(members))
+}
+
+/// Canonical metadata always fits its type; if it did not, the request fails and nothing else does.
+fn unreadable(why: &serde_json::Error) -> Error {
+    Error::internal(&path(), why.to_string())
+}
+
+fn path() -> Path {
+    Path::new("metadata")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::resources::testing::texts;
+
+    #[test]
+    fn unreadable_metadata_is_an_error_and_no_panic() {
+        let object = json!({"metadata": {"name": "a", "labels": [1]}});
+        let errors = texts(validate(&object, Scope::Cluster, NameRule::DnsSubdomain));
+        assert!(errors[0].starts_with("metadata: Internal error: "), "{errors:?}");
+        assert_eq!(errors.len(), 1);
+        assert_eq!(validate(&json!([]), Scope::Cluster, NameRule::DnsSubdomain).len(), 1);
+    }
+
+    #[test]
+    fn unqualified_finalizers_matter_to_most_kinds() {
+        let object = json!({"metadata": {"name": "a", "resourceVersion": "1", "finalizers": ["bad"]}});
+        let expected = [format!("metadata.finalizers[0]: Invalid value: \"bad\": {UNQUALIFIED}")];
+        assert_eq!(texts(validate(&object, Scope::Cluster, NameRule::DnsSubdomain)), expected);
+        assert_eq!(texts(validate_update(&object, &object)), expected);
+        assert_eq!(texts(validate_plain(&object, Scope::Cluster, NameRule::DnsSubdomain)), [""; 0]);
+        assert_eq!(texts(validate_update_plain(&object, &object)), [""; 0]);
+    }
+}

@@ -1,0 +1,205 @@
+//! The server itself: shared state, and the path of one request through it (AS-36).
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use batch_types::gates::Gates;
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::{
+    answer::Answer,
+    auth::{Authenticator, User},
+    body::{RequestBody, ResponseBody},
+    documents,
+    environment::Environment,
+    negotiate::{self, Offer},
+    options,
+    query::Query,
+    respond::{self, Manner},
+    reviews,
+    route::{self, Route, Target},
+    status::Status,
+    storage::ObjectStore,
+    verbs,
+};
+
+/// Requests that do not stream are cut after this long (AS-12).
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A Kubernetes-compatible API server. Cheap to clone; all clones are one server.
+#[derive(Clone, Debug)]
+pub struct ApiServer {
+    pub(crate) state: Arc<State>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) store: ObjectStore,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) gates: Gates,
+    pub(crate) environment: Environment,
+    pub(crate) stopping: watch::Sender<bool>,
+}
+
+/// What can be chosen about a server.
+#[derive(Debug)]
+pub struct Options {
+    /// The token of the administrator; `None` leaves only in-process callers.
+    pub admin_token: Option<String>,
+    pub gates: Gates,
+    pub environment: Environment,
+}
+
+/// One request on its way through the server.
+pub(crate) struct Call {
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) query: Query,
+    pub(crate) user: User,
+    /// Taken by the verb that reads it. Behind a lock only because bodies are not `Sync`.
+    pub(crate) body: Mutex<Option<RequestBody>>,
+    /// Warnings for the sender, whatever becomes of the request.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Call {
+    pub(crate) async fn read_body(&mut self) -> Result<Bytes, Status> {
+        let body = self.body.get_mut().take();
+        match body {
+            Some(body) => crate::body::read(body).await,
+            None => Ok(Bytes::new()),
+        }
+    }
+}
+
+impl ApiServer {
+    /// A server on an open store. Objects that exist from the first second (AS-2) are made if they are missing.
+    pub async fn new(store: ObjectStore, options: Options) -> Result<Self, Status> {
+        let state = State {
+            store,
+            authenticator: Authenticator::new(options.admin_token),
+            gates: options.gates,
+            environment: options.environment,
+            stopping: watch::Sender::new(false),
+        };
+        let server = Self { state: Arc::new(state) };
+        crate::bootstrap::run(&server).await?;
+        Ok(server)
+    }
+
+    /// Ends open watches; new requests are told to come back later (AS-68).
+    pub fn stop(&self) {
+        self.state.stopping.send_replace(true);
+    }
+
+    /// Answers one request of any transport.
+    pub async fn handle<B>(&self, request: Request<B>) -> Response<ResponseBody>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let body = crate::body::request(body);
+        let in_process = parts.extensions.get::<crate::client::InProcess>().is_some();
+        let query = Query::parse(parts.uri.query());
+        let path = parts.uri.path().to_owned();
+        let call = Call {
+            method: parts.method,
+            headers: parts.headers,
+            query,
+            user: if in_process { User::in_process() } else { User::anonymous() },
+            body: Mutex::new(Some(body)),
+            warnings: Vec::new(),
+        };
+        self.answer(call, &path, in_process).await
+    }
+
+    async fn answer(&self, mut call: Call, path: &str, in_process: bool) -> Response<ResponseBody> {
+        let environment = &self.state.environment;
+        let mut manner = Manner::of(&call.headers, &call.query, environment);
+        if call.query.dropped > 0 {
+            tracing::warn!(path, dropped = call.query.dropped, "query parameters that cannot be decoded were ignored");
+        }
+        let outcome = match self.admit(&mut call, path, in_process) {
+            Err(status) => Err(status),
+            Ok(()) => match self.dispatch(&mut call, path, &mut manner).await {
+                Ok(Outcome::Answer(answer)) => Ok(answer),
+                Ok(Outcome::Response(response)) => return response,
+                Err(status) => Err(status),
+            },
+        };
+        respond::respond(outcome, &manner, &call.query, &call.warnings, environment)
+    }
+
+    /// Authentication, then authorization; both come before anything else is looked at.
+    fn admit(&self, call: &mut Call, path: &str, in_process: bool) -> Result<(), Status> {
+        if !in_process {
+            call.user = self.state.authenticator.authenticate(&call.headers)?;
+        }
+        let attributes = route::attributes(&call.method, path, &call.query);
+        call.user.authorize(&attributes)?;
+        if *self.state.stopping.borrow() {
+            return Err(Status::unavailable("the server is shutting down"));
+        }
+        Ok(())
+    }
+
+    async fn dispatch(&self, call: &mut Call, path: &str, manner: &mut Manner) -> Result<Outcome, Status> {
+        match route::route(path) {
+            Route::NotFound => Ok(Outcome::Response(documents::page_not_found())),
+            Route::NoSuchResource => Err(Status::no_such_resource()),
+            Route::Other(path) => documents::other(self, call, &path).map(Outcome::Response),
+            Route::Discovery(wanted) => documents::discovery(call, wanted, manner).map(Outcome::Response),
+            Route::Review(review) => {
+                manner.representation = negotiate::accept(&call.headers, Offer::Object)?;
+                reviews::create(call, review, &self.state.environment).await.map(Outcome::Answer)
+            }
+            Route::Resource(target) => self.resource(call, &target, manner).await.map(Outcome::Answer),
+        }
+    }
+
+    async fn resource(&self, call: &mut Call, target: &Target, manner: &mut Manner) -> Result<Answer, Status> {
+        let verb = verbs::of(call, target)?;
+        let offer = match verb {
+            verbs::Verb::Watch => Offer::Watch,
+            verbs::Verb::List => Offer::List,
+            _ => Offer::Object,
+        };
+        manner.representation = negotiate::accept(&call.headers, offer)?;
+        let limit = options::timeout(&call.query)?.filter(|limit| !limit.is_zero());
+        let work = verbs::run(self, call, target, verb, manner.representation);
+        if verb.streams() {
+            return work.await;
+        }
+        let limit = limit.unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT);
+        tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+            Err(Status::new(504, "Timeout", "Timeout: request did not complete within the requested timeout"))
+        })
+    }
+}
+
+enum Outcome {
+    Answer(Answer),
+    Response(Response<ResponseBody>),
+}
+
+impl<B> tower::Service<Request<B>> for ApiServer
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Response = Response<ResponseBody>;
+    type Error = Infallible;
+    type Future = std::pin::Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move { Ok(server.handle(request).await) })
+    }
+}

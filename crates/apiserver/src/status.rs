@@ -1,0 +1,278 @@
+//! `Status`: what every failure over HTTP looks like (AS-31…AS-34).
+//!
+//! Each constructor is one kind of refusal with upstream's code, reason and words. Handlers return
+//! `Result<_, Status>`; the response layer encodes it in the representation the client asked for.
+
+use batch_types::field;
+use serde_json::{Map, Value, json};
+
+use crate::resources::Resource;
+
+/// A failed request, ready to be encoded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    pub code: u16,
+    pub reason: &'static str,
+    pub message: String,
+    pub details: Option<Details>,
+    /// A token that continues an expired list at the latest version (AS-92).
+    pub continue_token: Option<String>,
+    /// Some refusals are never compact (AS-18).
+    pub indented: bool,
+}
+
+/// `details` of a Status; empty members are left out.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Details {
+    pub name: String,
+    pub group: String,
+    pub kind: String,
+    pub uid: String,
+    pub causes: Vec<Cause>,
+    pub retry_after_seconds: u32,
+}
+
+/// One entry of `details.causes`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cause {
+    pub reason: String,
+    pub message: String,
+    pub field: String,
+}
+
+impl Status {
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None, continue_token: None, indented: false }
+    }
+
+    #[must_use]
+    pub fn with_details(mut self, details: Details) -> Self {
+        self.details = Some(details);
+        self
+    }
+
+    pub fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(400, "BadRequest", message)
+    }
+
+    pub fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
+    }
+
+    /// Admission and authorization refusals share one form (AS-66).
+    pub fn forbidden(resource: &Resource, name: &str, why: &str) -> Self {
+        let named = if name.is_empty() { resource.qualified() } else { format!("{} \"{name}\"", resource.qualified()) };
+        Self::new(403, "Forbidden", format!("{named} is forbidden: {why}")).with_details(Details::of(resource, name))
+    }
+
+    pub fn not_found(resource: &Resource, name: &str) -> Self {
+        Self::new(404, "NotFound", format!("{} \"{name}\" not found", resource.qualified()))
+            .with_details(Details::of(resource, name))
+    }
+
+    /// An unknown path inside a served group (AS-6).
+    pub fn no_such_resource() -> Self {
+        Self::new(404, "NotFound", "the server could not find the requested resource").with_details(Details::default())
+    }
+
+    pub fn method_not_allowed() -> Self {
+        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+            .with_details(Details::default())
+    }
+
+    pub fn not_acceptable(message: impl Into<String>) -> Self {
+        Self { indented: true, ..Self::new(406, "NotAcceptable", message) }
+    }
+
+    pub fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Self {
+        let prefix = if terminating { "object is being deleted: " } else { "" };
+        Self::new(409, "AlreadyExists", format!("{prefix}{} \"{name}\" already exists", resource.qualified()))
+            .with_details(Details::of(resource, name))
+    }
+
+    pub fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
+        Self::conflict_on(&resource.qualified(), Details::of(resource, name), why)
+    }
+
+    /// A conflict whose subject is not the plain resource: a Kind, or `pods/binding`.
+    pub fn conflict_on(subject: &str, details: Details, why: &str) -> Self {
+        let message = format!("Operation cannot be fulfilled on {subject} \"{}\": {why}", details.name);
+        Self::new(409, "Conflict", message).with_details(details)
+    }
+
+    /// The object changed under the writer (AS-110).
+    pub fn stale(resource: &Resource, name: &str) -> Self {
+        Self::conflict(
+            resource,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    pub fn expired(message: impl Into<String>) -> Self {
+        Self::new(410, "Expired", message)
+    }
+
+    pub fn too_large(message: impl Into<String>) -> Self {
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
+    pub fn unsupported_media_type(message: impl Into<String>) -> Self {
+        Self::new(415, "UnsupportedMediaType", message)
+    }
+
+    /// Validation errors of an object (AS-33); `kind` is the Kind, with its group.
+    pub fn invalid(kind: &str, group: &str, name: &str, errors: &[field::Error]) -> Self {
+        let mut texts: Vec<String> = Vec::with_capacity(errors.len());
+        for error in errors {
+            let text = error.to_string();
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let listed = match texts.as_slice() {
+            [] => String::new(),
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        let causes = errors
+            .iter()
+            .map(|error| Cause {
+                reason: error.reason().to_owned(),
+                message: error.text(),
+                field: error.field.to_string(),
+            })
+            .collect();
+        let subject = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
+        Self::new(422, "Invalid", format!("{subject} \"{name}\" is invalid: {listed}")).with_details(Details {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            causes,
+            ..Details::default()
+        })
+    }
+
+    /// Refused request options such as `dryRun` (AS-35).
+    pub fn invalid_options(options_kind: &str, errors: &[field::Error]) -> Self {
+        Self::invalid(options_kind, "meta.k8s.io", "", errors)
+    }
+
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(500, "InternalError", message)
+    }
+
+    /// Upstream wraps errors that are not API errors without a reason.
+    pub fn unexplained(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self::new(503, "ServiceUnavailable", message)
+            .with_details(Details { retry_after_seconds: 1, ..Details::default() })
+    }
+
+    pub fn too_many_requests(message: impl Into<String>) -> Self {
+        Self::new(429, "TooManyRequests", message)
+            .with_details(Details { retry_after_seconds: 1, ..Details::default() })
+    }
+
+    /// A resource version that does not exist yet (AS-87).
+    pub fn future_version(requested: u64, current: u64) -> Self {
+        let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
+        let cause = Cause {
+            reason: "ResourceVersionTooLarge".to_owned(),
+            message: "Too large resource version".to_owned(),
+            field: String::new(),
+        };
+        Self::new(504, "Timeout", message).with_details(Details {
+            causes: vec![cause],
+            retry_after_seconds: 1,
+            ..Details::default()
+        })
+    }
+
+    pub fn to_value(&self) -> Value {
+        let mut metadata = Map::new();
+        if let Some(token) = &self.continue_token {
+            metadata.insert("continue".to_owned(), json!(token));
+        }
+        let mut status = Map::new();
+        status.insert("kind".to_owned(), json!("Status"));
+        status.insert("apiVersion".to_owned(), json!("v1"));
+        status.insert("metadata".to_owned(), Value::Object(metadata));
+        status.insert("status".to_owned(), json!("Failure"));
+        if !self.message.is_empty() {
+            status.insert("message".to_owned(), json!(self.message));
+        }
+        if !self.reason.is_empty() {
+            status.insert("reason".to_owned(), json!(self.reason));
+        }
+        if let Some(details) = &self.details {
+            status.insert("details".to_owned(), details.to_value());
+        }
+        status.insert("code".to_owned(), json!(self.code));
+        Value::Object(status)
+    }
+
+    /// Seconds for the `Retry-After` header, when the client should come back.
+    pub fn retry_after(&self) -> Option<u32> {
+        self.details.as_ref().map(|details| details.retry_after_seconds).filter(|&seconds| seconds > 0)
+    }
+}
+
+impl Details {
+    /// The object a request was about, by plural resource (AS-32).
+    pub fn of(resource: &Resource, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            group: resource.group.to_owned(),
+            kind: resource.plural.to_owned(),
+            ..Self::default()
+        }
+    }
+
+    pub fn to_value(&self) -> Value {
+        let mut details = Map::new();
+        for (key, value) in [("name", &self.name), ("group", &self.group), ("kind", &self.kind), ("uid", &self.uid)] {
+            if !value.is_empty() {
+                details.insert(key.to_owned(), json!(value));
+            }
+        }
+        if !self.causes.is_empty() {
+            details.insert("causes".to_owned(), self.causes.iter().map(Cause::to_value).collect());
+        }
+        if self.retry_after_seconds > 0 {
+            details.insert("retryAfterSeconds".to_owned(), json!(self.retry_after_seconds));
+        }
+        Value::Object(details)
+    }
+}
+
+impl Cause {
+    fn to_value(&self) -> Value {
+        let mut cause = Map::new();
+        for (key, value) in [("reason", &self.reason), ("message", &self.message), ("field", &self.field)] {
+            if !value.is_empty() {
+                cause.insert(key.to_owned(), json!(value));
+            }
+        }
+        Value::Object(cause)
+    }
+}
+
+/// `{"status":"Success"}` with optional details: the answer to deletes, bindings and evictions.
+pub fn success(details: Option<Details>, code: Option<u16>) -> Value {
+    let mut status = Map::new();
+    status.insert("kind".to_owned(), json!("Status"));
+    status.insert("apiVersion".to_owned(), json!("v1"));
+    status.insert("metadata".to_owned(), json!({}));
+    status.insert("status".to_owned(), json!("Success"));
+    if let Some(details) = details {
+        status.insert("details".to_owned(), details.to_value());
+    }
+    if let Some(code) = code {
+        status.insert("code".to_owned(), json!(code));
+    }
+    Value::Object(status)
+}

@@ -1,0 +1,118 @@
+//! `pods/binding` and `bindings`: gives a pod its node (AS-177).
+
+use serde_json::{Map, Value, json};
+
+use super::update::{Write, apply};
+use crate::{
+    answer::Answer,
+    decode::{self, Expected},
+    metadata, negotiate,
+    options::WriteOptions,
+    resources::{Strategy, registry},
+    route::Target,
+    server::{ApiServer, Call},
+    status::{Details, Status, success},
+};
+
+const BINDING: Expected<'static> = Expected { group: "", version: "v1", kind: "Binding", also_versions: &[] };
+
+/// A binding changes what it changes and nothing else; generation stays (AS-76).
+struct BindingStrategy;
+
+impl Strategy for BindingStrategy {}
+
+pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target) -> Result<Answer, Status> {
+    let body_type = negotiate::body_type(&call.headers)?;
+    let bytes = call.read_body().await?;
+    let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
+    let decoded = decode::object(&bytes, body_type, BINDING, options.field_validation)?;
+    call.warnings.extend(decoded.warnings);
+    let mut binding = decoded.value;
+    super::create::scope(&mut binding, &Target { resource: pods()?, ..target.clone() })?;
+    let name = metadata::text(&binding, "name").to_owned();
+    if target.name.as_deref().is_some_and(|wanted| wanted != name) {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
+    }
+    validate(&binding)?;
+    let pod = Target { resource: pods()?, name: Some(name), subresource: None, ..target.clone() };
+    let write =
+        Write { target: &pod, strategy: &BindingStrategy, expected_version: None, expected_uid: None, dry_run: options.dry_run };
+    let now = server.state.environment.now();
+    apply(server, call, &write, &mut |old, _| bind(old, &binding, now)).await?;
+    Ok(Answer::plain(201, success(None, Some(201))))
+}
+
+fn pods() -> Result<&'static crate::resources::Resource, Status> {
+    registry::find("", "v1", "pods").ok_or_else(|| Status::internal("pods are not served"))
+}
+
+/// Upstream reports these without a reason.
+fn validate(binding: &Value) -> Result<(), Status> {
+    let target = &binding["target"];
+    let kind = target["kind"].as_str().unwrap_or_default();
+    if !matches!(kind, "" | "Node") {
+        return Err(Status::unexplained(format!(
+            "target.kind: Unsupported value: \"{kind}\": supported values: \"Node\", \"<empty>\""
+        )));
+    }
+    if target["name"].as_str().unwrap_or_default().is_empty() {
+        return Err(Status::unexplained("target.name: Required value"));
+    }
+    Ok(())
+}
+
+fn bind(pod: &Value, binding: &Value, now: jiff::Timestamp) -> Result<Value, Status> {
+    let name = metadata::text(pod, "name");
+    let refuse = |why: String| {
+        let details = Details { name: name.to_owned(), kind: "pods/binding".to_owned(), ..Details::default() };
+        Err(Status::conflict_on("pods/binding", details, &why))
+    };
+    let wanted_uid = metadata::text(binding, "uid");
+    let uid = metadata::text(pod, "uid");
+    if !wanted_uid.is_empty() && wanted_uid != uid {
+        return refuse(format!("Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {uid}"));
+    }
+    if metadata::is_terminating(pod) {
+        return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    if let Some(node) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+        return refuse(format!("pod {name} is already assigned to node \"{node}\""));
+    }
+    if pod["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()) {
+        return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
+    }
+    let mut bound = pod.clone();
+    bound["spec"]["nodeName"] = binding["target"]["name"].clone();
+    for members in ["annotations", "labels"] {
+        merge(&mut bound, binding, members);
+    }
+    if let Some(status) = bound["status"].as_object_mut() {
+        status.shift_remove("nominatedNodeName");
+    }
+    set_scheduled(&mut bound, now);
+    Ok(bound)
+}
+
+fn merge(pod: &mut Value, binding: &Value, members: &str) {
+    let Some(added) = binding["metadata"][members].as_object() else { return };
+    let metadata = metadata::of(pod);
+    let existing = metadata.entry(members).or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(existing) = existing {
+        existing.extend(added.clone());
+    }
+}
+
+/// PodScheduled turns True; its time moves only when it was not.
+fn set_scheduled(pod: &mut Value, now: jiff::Timestamp) {
+    let condition =
+        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": metadata::time(now)});
+    if !pod["status"]["conditions"].is_array() {
+        pod["status"]["conditions"] = json!([]);
+    }
+    let Some(conditions) = pod["status"]["conditions"].as_array_mut() else { return };
+    match conditions.iter_mut().find(|condition| condition["type"] == "PodScheduled") {
+        Some(existing) if existing["status"] == "True" => {}
+        Some(existing) => *existing = condition,
+        None => conditions.push(condition),
+    }
+}

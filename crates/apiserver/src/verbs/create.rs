@@ -1,0 +1,156 @@
+//! POST: a new object (AS-84…AS-86).
+
+use batch_types::meta;
+use serde_json::Value;
+
+use super::{canonical, context, expected, object_meta, scope_of, to_storage};
+use crate::{
+    admission,
+    answer::{Answer, Document},
+    decode, metadata, negotiate,
+    options::WriteOptions,
+    resources::{Context, Strategy},
+    route::{self, Target},
+    server::{ApiServer, Call},
+    status::Status,
+    storage::{self, WriteError},
+};
+
+/// A generated name is cut to leave room for its suffix (AS-78).
+const GENERATED_PREFIX_MAX: usize = 58;
+/// Attempts at a name that is not taken.
+const GENERATE_ATTEMPTS_MAX: usize = 8;
+
+pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target) -> Result<Answer, Status> {
+    let body_type = negotiate::body_type(&call.headers)?;
+    let bytes = call.read_body().await?;
+    let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
+    let decoded = decode::object(&bytes, body_type, expected(target.resource), options.field_validation)?;
+    call.warnings.extend(decoded.warnings);
+    let mut object = decoded.value;
+    scope(&mut object, target)?;
+    store_new(server, call, target, target.resource.strategy, object, options.dry_run).await
+}
+
+/// The namespace of body and URL must agree (AS-75).
+pub(super) fn scope(object: &mut Value, target: &Target) -> Result<(), Status> {
+    let given = metadata::text(object, "namespace");
+    if !target.resource.namespaced {
+        if !given.is_empty() {
+            metadata::of(object).shift_remove("namespace");
+        }
+        return Ok(());
+    }
+    if !given.is_empty() && given != target.namespace() {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    metadata::of(object).insert("namespace".to_owned(), Value::from(target.namespace()));
+    Ok(())
+}
+
+/// Defaults, admits, prepares, validates and stores a new object; shared with PUT that creates.
+pub(super) async fn store_new(
+    server: &ApiServer,
+    call: &mut Call,
+    target: &Target,
+    strategy: &'static dyn Strategy,
+    mut object: Value,
+    dry_run: bool,
+) -> Result<Answer, Status> {
+    let resource = target.resource;
+    let given_version = metadata::text(&object, "resourceVersion").to_owned();
+    metadata::of(&mut object).shift_remove("resourceVersion");
+    metadata::of(&mut object).shift_remove("managedFields");
+    let labels_were_given = object["metadata"]["labels"].as_object().is_some_and(|labels| !labels.is_empty());
+    strategy.default(&mut object, &server.state.gates);
+    call.warnings.extend(meta::drop_duplicate_owners(&mut object));
+    admission::on_create(server, target, &mut object)?;
+    let generate = metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
+    for attempt in 1..=GENERATE_ATTEMPTS_MAX {
+        let mut candidate = object.clone();
+        if generate {
+            let prefix: String = metadata::text(&object, "generateName").chars().take(GENERATED_PREFIX_MAX).collect();
+            let name = format!("{prefix}{}", server.state.environment.name_suffix());
+            metadata::of(&mut candidate).insert("name".to_owned(), Value::from(name));
+        }
+        let cx = Context { name_was_generated: generate, labels_were_given, ..context(server) };
+        let prepared = prepare(server, call, target, strategy, candidate, &cx)?;
+        if !given_version.is_empty() {
+            return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
+        }
+        let name = metadata::text(&prepared, "name").to_owned();
+        let key = route::key(resource, target.namespace(), &name);
+        let taken = match write(server, &key, resource, prepared, dry_run).await? {
+            Written::Done(document) => return Ok(Answer::object(201, resource, document)),
+            Written::Taken(current) => current,
+        };
+        if generate && attempt < GENERATE_ATTEMPTS_MAX {
+            continue;
+        }
+        let terminating = storage::parse(&taken).is_ok_and(|object| metadata::is_terminating(&object));
+        let mut status = Status::already_exists(resource, &name, terminating);
+        if generate {
+            status.message.push_str(", the server was not able to generate a unique name for the object");
+            if let Some(details) = &mut status.details {
+                details.retry_after_seconds = 1;
+            }
+        }
+        return Err(status);
+    }
+    Err(Status::internal("no attempt to create was made"))
+}
+
+/// System metadata, strategy, validation.
+fn prepare(
+    server: &ApiServer,
+    call: &mut Call,
+    target: &Target,
+    strategy: &'static dyn Strategy,
+    mut object: Value,
+    cx: &Context<'_>,
+) -> Result<Value, Status> {
+    let resource = target.resource;
+    metadata::stamp_new(&mut object, &server.state.environment.uid(), cx.now);
+    strategy.prepare_for_create(&mut object, cx);
+    let object = canonical(resource, object)?;
+    let mut errors = strategy.validate(&object, cx);
+    if errors.is_empty() {
+        errors = meta::validate_common(&object_meta(&object)?, scope_of(resource));
+    }
+    if !errors.is_empty() {
+        return Err(Status::invalid(resource.kind, resource.group, metadata::text(&object, "name"), &errors));
+    }
+    admission::validate_create(server, target, &object)?;
+    call.warnings.extend(strategy.warnings_on_create(&object));
+    Ok(object)
+}
+
+enum Written {
+    Done(Document),
+    Taken(storage::Stored),
+}
+
+async fn write(
+    server: &ApiServer,
+    key: &str,
+    resource: &'static crate::resources::Resource,
+    object: Value,
+    dry_run: bool,
+) -> Result<Written, Status> {
+    let store = &server.state.store;
+    if dry_run {
+        return Ok(match store.get(key) {
+            Some(current) => Written::Taken(current),
+            None => Written::Done(Document::Value(object)),
+        });
+    }
+    match storage::create(store, key, &to_storage(resource, object)).await {
+        Ok(stored) => Ok(Written::Done(Document::Stored(stored))),
+        Err(WriteError::Conflict(Some(current))) => Ok(Written::Taken(current)),
+        // Created and deleted again between the check and the answer: as good as a lost race.
+        Err(WriteError::Conflict(None)) => Err(Status::too_many_requests("the object changed too quickly, try again")),
+        Err(WriteError::Failed(status)) => Err(status),
+    }
+}

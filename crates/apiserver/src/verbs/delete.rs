@@ -1,0 +1,380 @@
+//! DELETE: marks, grace, finalizers, removal (AS-143…AS-151).
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::{canonical, to_storage};
+use crate::{
+    admission,
+    answer::{Answer, Document, served},
+    decode::{self, Expected},
+    metadata, negotiate,
+    options::{DeleteOptions, FieldValidation},
+    route::Target,
+    server::{ApiServer, Call},
+    status::{Details, Status, success},
+    storage::{self, Stored, WriteError},
+};
+
+const ORPHAN: &str = "orphan";
+const FOREGROUND: &str = "foregroundDeletion";
+/// How often a delete is tried again when the object changes meanwhile.
+const ATTEMPTS_MAX: usize = 100;
+const GRACE_SECONDS_DEFAULT: i64 = 30;
+
+pub(super) async fn delete(server: &ApiServer, call: &mut Call, target: &Target) -> Result<Answer, Status> {
+    let options = options(call).await?;
+    admission::on_delete(target)?;
+    let outcome = remove(server, target, &options).await?;
+    if let Some(warning) = default_propagation_warning(target, &options) {
+        call.warnings.push(warning.to_owned());
+    }
+    Ok(answer(target, outcome))
+}
+
+/// From the body if there is one, otherwise from the query; never from both (AS-143).
+pub(super) async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
+    let bytes = call.read_body().await?;
+    if bytes.is_empty() {
+        return DeleteOptions::from_query(&call.query);
+    }
+    let body_type = negotiate::body_type(&call.headers)?;
+    // Every group registers DeleteOptions, and any of them will do (AS-22).
+    let expected = Expected {
+        group: "",
+        version: "v1",
+        kind: "DeleteOptions",
+        also_versions: &[
+            "meta.k8s.io/v1",
+            "batch/v1",
+            "coordination.k8s.io/v1",
+            "events.k8s.io/v1",
+            "policy/v1",
+            "policy/v1beta1",
+            "scheduling.k8s.io/v1",
+        ],
+    };
+    let decoded = decode::object(&bytes, body_type, expected, FieldValidation::Ignore)?;
+    DeleteOptions::from_value(&decoded.value)
+}
+
+pub(super) fn default_propagation_warning(target: &Target, options: &DeleteOptions) -> Option<&'static str> {
+    let unspecified = options.propagation_policy.is_none() && options.orphan_dependents.is_none();
+    target.resource.strategy.orphans_by_default().filter(|_| unspecified)
+}
+
+/// What became of a delete.
+pub(super) enum Outcome {
+    /// Still there, marked or waiting.
+    Kept(Document),
+    /// Gone; what it was at the end.
+    Removed(Value),
+}
+
+fn answer(target: &Target, outcome: Outcome) -> Answer {
+    let resource = target.resource;
+    match outcome {
+        Outcome::Kept(document) => Answer::object(200, resource, document),
+        Outcome::Removed(last) if resource.strategy.answers_delete_with_object() => {
+            Answer::object(200, resource, Document::Value(last))
+        }
+        Outcome::Removed(last) => {
+            let uid = metadata::text(&last, "uid").to_owned();
+            let details = Details { uid, ..Details::of(resource, target.name()) };
+            Answer::plain(200, success(Some(details), None))
+        }
+    }
+}
+
+/// Deletes one object: marks it, or removes it when nothing holds it.
+pub(super) async fn remove(server: &ApiServer, target: &Target, options: &DeleteOptions) -> Result<Outcome, Status> {
+    let key = target.key();
+    let not_found = || Status::not_found(target.resource, target.name());
+    let mut current = server.state.store.get(&key);
+    for _ in 0..ATTEMPTS_MAX {
+        let Some(stored) = current else { return Err(not_found()) };
+        match attempt(server, target, options, &key, stored).await {
+            Ok(outcome) => return Ok(outcome),
+            Err(WriteError::Conflict(newer)) => current = newer,
+            Err(WriteError::Failed(status)) => return Err(status),
+        }
+    }
+    Err(Status::stale(target.resource, target.name()))
+}
+
+async fn attempt(
+    server: &ApiServer,
+    target: &Target,
+    options: &DeleteOptions,
+    key: &str,
+    stored: Stored,
+) -> Result<Outcome, WriteError> {
+    let resource = target.resource;
+    let now = server.state.environment.now();
+    let old = served(&stored, resource).map_err(WriteError::Failed)?;
+    check_preconditions(target, options, &old, &stored).map_err(WriteError::Failed)?;
+    let Step { object: new, goes } = match resource.kind {
+        "Namespace" => namespace_step(&old, options, now),
+        "Pod" => pod_step(&old, options, now),
+        _ => plain_step(&old, resource.strategy, options, now),
+    };
+    let new = canonical(resource, new).map_err(WriteError::Failed)?;
+    let store = &server.state.store;
+    let latest = if new == old || options.dry_run {
+        stored
+    } else {
+        storage::update(store, key, stored.revision, &to_storage(resource, new.clone())).await?
+    };
+    if !goes {
+        let document = if options.dry_run { Document::Value(new) } else { Document::Stored(latest) };
+        return Ok(Outcome::Kept(document));
+    }
+    let last = served(&latest, resource).map_err(WriteError::Failed)?;
+    if options.dry_run {
+        return Ok(Outcome::Removed(new));
+    }
+    let stored_form = storage::parse(&latest).map_err(WriteError::Failed)?;
+    match storage::delete(store, key, latest.revision, &stored_form).await {
+        Ok(_) | Err(WriteError::Conflict(None)) => Ok(Outcome::Removed(last)),
+        Err(error) => Err(error),
+    }
+}
+
+fn check_preconditions(
+    target: &Target,
+    options: &DeleteOptions,
+    object: &Value,
+    stored: &Stored,
+) -> Result<(), Status> {
+    let resource = target.resource;
+    let refuse = |why: String| {
+        let details = Details { kind: resource.kind.to_owned(), ..Details::of(resource, target.name()) };
+        let subject =
+            if resource.group.is_empty() { resource.kind.to_owned() } else { format!("{}.{}", resource.kind, resource.group) };
+        Err(Status::conflict_on(&subject, details, &why))
+    };
+    let uid = metadata::text(object, "uid");
+    match &options.uid {
+        Some(wanted) if wanted != uid => {
+            return refuse(format!(
+                "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+            ));
+        }
+        _ => {}
+    }
+    match &options.resource_version {
+        Some(wanted) if *wanted != stored.revision.to_string() => refuse(format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({}). The object might have been modified",
+            stored.revision
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The object after one delete call, and whether it goes now.
+struct Step {
+    object: Value,
+    goes: bool,
+}
+
+/// Kinds without grace: finalizers alone decide (AS-146).
+fn plain_step(
+    old: &Value,
+    strategy: &dyn crate::resources::Strategy,
+    options: &DeleteOptions,
+    now: Timestamp,
+) -> Step {
+    let mut object = old.clone();
+    if !strategy.ignores_propagation() {
+        set_propagation(&mut object, options, strategy.orphans_by_default().is_some());
+    }
+    if metadata::finalizers(&object).is_empty() {
+        return Step { object, goes: true };
+    }
+    mark(&mut object, now);
+    Step { object, goes: false }
+}
+
+/// Sets deletionTimestamp and a grace of zero, once.
+fn mark(object: &mut Value, now: Timestamp) {
+    if object["metadata"]["deletionGracePeriodSeconds"].is_null() {
+        metadata::bump_generation(object);
+    }
+    let stamped: Option<Timestamp> = metadata::text(object, "deletionTimestamp").parse().ok();
+    let members = metadata::of(object);
+    if stamped.is_none_or(|stamp| stamp > now) {
+        members.insert("deletionTimestamp".to_owned(), metadata::time(now));
+    }
+    members.insert("deletionGracePeriodSeconds".to_owned(), json!(0));
+}
+
+/// Adds and removes the garbage collector's finalizers (AS-146 step 2).
+fn set_propagation(object: &mut Value, options: &DeleteOptions, orphans_by_default: bool) {
+    let current: Vec<String> = metadata::finalizers(object).into_iter().map(str::to_owned).collect();
+    let has = |finalizer: &str| current.iter().any(|present| present == finalizer);
+    let policy = options.propagation_policy.as_deref();
+    let unspecified = policy.is_none() && options.orphan_dependents.is_none();
+    let orphan = options.orphan_dependents == Some(true)
+        || policy == Some("Orphan")
+        || (unspecified && (has(ORPHAN) || (orphans_by_default && !has(FOREGROUND))));
+    let foreground = policy == Some("Foreground") || (unspecified && has(FOREGROUND) && !orphan);
+    let mut finalizers: Vec<&str> =
+        current.iter().map(String::as_str).filter(|&finalizer| finalizer != ORPHAN && finalizer != FOREGROUND).collect();
+    if orphan {
+        finalizers.push(ORPHAN);
+    }
+    if foreground {
+        finalizers.push(FOREGROUND);
+    }
+    let same = finalizers.len() == current.len() && finalizers.iter().all(|&finalizer| has(finalizer));
+    if !same {
+        metadata::set_finalizers(object, &finalizers);
+    }
+}
+
+/// Pods end gracefully (AS-150).
+fn pod_step(old: &Value, options: &DeleteOptions, now: Timestamp) -> Step {
+    let pending = old["metadata"]["deletionGracePeriodSeconds"].as_i64().filter(|_| metadata::is_terminating(old));
+    match pending {
+        Some(left) if left > 0 => shorten(old, options, left, now),
+        Some(_) => {
+            // Grace is over: only finalizers can hold it.
+            let mut object = old.clone();
+            set_propagation(&mut object, options, false);
+            let goes = metadata::finalizers(&object).is_empty();
+            Step { object, goes }
+        }
+        None => first_pod_delete(old, options, now),
+    }
+}
+
+fn first_pod_delete(old: &Value, options: &DeleteOptions, now: Timestamp) -> Step {
+    let own = old["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(GRACE_SECONDS_DEFAULT);
+    let unscheduled = old["spec"]["nodeName"].as_str().unwrap_or_default().is_empty();
+    let ended = matches!(old["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let grace = match options.grace_period_seconds.unwrap_or(own) {
+        _ if unscheduled || ended => 0,
+        negative if negative < 0 => 1,
+        seconds => seconds,
+    };
+    let mut object = old.clone();
+    metadata::bump_generation(&mut object);
+    set_propagation(&mut object, options, false);
+    set_grace(&mut object, later(now, grace), grace);
+    let goes = grace == 0 && metadata::finalizers(&object).is_empty();
+    Step { object, goes }
+}
+
+/// A pod that is already ending may only be asked to end sooner.
+fn shorten(old: &Value, options: &DeleteOptions, left: i64, now: Timestamp) -> Step {
+    let unchanged = || Step { object: old.clone(), goes: false };
+    let wanted = match options.grace_period_seconds {
+        Some(seconds) if seconds < 0 => 1,
+        Some(seconds) => seconds,
+        None => return unchanged(),
+    };
+    if wanted >= left {
+        return unchanged();
+    }
+    let ends: Timestamp = metadata::text(old, "deletionTimestamp").parse().unwrap_or(now);
+    let moved = later(ends, wanted - left);
+    let (ends, grace) = if moved < now { (now, wanted.min(1)) } else { (moved, wanted) };
+    let mut object = old.clone();
+    set_grace(&mut object, ends, grace);
+    let goes = grace == 0 && metadata::finalizers(&object).is_empty();
+    Step { object, goes }
+}
+
+fn set_grace(object: &mut Value, ends: Timestamp, grace: i64) {
+    let members = metadata::of(object);
+    members.insert("deletionTimestamp".to_owned(), metadata::time(ends));
+    members.insert("deletionGracePeriodSeconds".to_owned(), json!(grace));
+}
+
+fn later(time: Timestamp, seconds: i64) -> Timestamp {
+    time.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MAX)
+}
+
+/// Namespaces turn `Terminating` and wait for their own finalizers (AS-171).
+fn namespace_step(old: &Value, options: &DeleteOptions, now: Timestamp) -> Step {
+    let mut object = old.clone();
+    if !metadata::is_terminating(old) {
+        metadata::of(&mut object).insert("deletionTimestamp".to_owned(), metadata::time(now));
+        object["status"]["phase"] = json!("Terminating");
+        set_propagation(&mut object, options, false);
+        return Step { object, goes: false };
+    }
+    let held = old["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    let goes = !held && metadata::finalizers(old).is_empty();
+    Step { object, goes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-11-15T10:00:00Z";
+
+    fn now() -> Timestamp {
+        NOW.parse().unwrap()
+    }
+
+    fn graceful(seconds: Option<i64>) -> DeleteOptions {
+        DeleteOptions { grace_period_seconds: seconds, ..DeleteOptions::default() }
+    }
+
+    fn policy(policy: &str) -> DeleteOptions {
+        DeleteOptions { propagation_policy: Some(policy.to_owned()), ..DeleteOptions::default() }
+    }
+
+    fn bound_pod() -> Value {
+        json!({"metadata": {"name": "a", "generation": 1}, "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}, "status": {"phase": "Running"}})
+    }
+
+    #[test]
+    fn a_bound_pod_waits_for_its_grace_as_150() {
+        let step = pod_step(&bound_pod(), &graceful(None), now());
+        assert!(!step.goes);
+        assert_eq!(step.object["metadata"]["deletionGracePeriodSeconds"], 30);
+        assert_eq!(step.object["metadata"]["deletionTimestamp"], "2026-11-15T10:00:30Z");
+        assert_eq!(step.object["metadata"]["generation"], 2);
+        assert!(pod_step(&bound_pod(), &graceful(Some(0)), now()).goes);
+    }
+
+    #[test]
+    fn unscheduled_and_ended_pods_go_at_once_as_150() {
+        let mut pod = bound_pod();
+        pod["status"]["phase"] = json!("Succeeded");
+        assert!(pod_step(&pod, &graceful(Some(20)), now()).goes);
+        let mut pod = bound_pod();
+        pod["spec"]["nodeName"] = json!("");
+        assert!(pod_step(&pod, &graceful(None), now()).goes);
+    }
+
+    #[test]
+    fn a_second_delete_only_shortens_as_150() {
+        let ending = pod_step(&bound_pod(), &graceful(None), now()).object;
+        let longer = pod_step(&ending, &graceful(Some(60)), now());
+        assert_eq!((longer.goes, &longer.object), (false, &ending));
+        let shorter = pod_step(&ending, &graceful(Some(5)), now()).object;
+        assert_eq!(shorter["metadata"]["deletionTimestamp"], "2026-11-15T10:00:05Z");
+        assert_eq!(shorter["metadata"]["generation"], 2);
+        assert!(pod_step(&ending, &graceful(Some(0)), now()).goes);
+    }
+
+    #[test]
+    fn propagation_sets_finalizers_as_146() {
+        let finalizers = |start: &[&str], options: &DeleteOptions, orphans: bool| {
+            let mut object = json!({"metadata": {"finalizers": start}});
+            set_propagation(&mut object, options, orphans);
+            metadata::finalizers(&object).join(" ")
+        };
+        assert_eq!(finalizers(&[], &policy("Foreground"), true), "foregroundDeletion");
+        assert_eq!(finalizers(&["orphan"], &policy("Foreground"), true), "foregroundDeletion");
+        assert_eq!(finalizers(&["a.b/c", "orphan"], &policy("Background"), true), "a.b/c");
+        assert_eq!(finalizers(&["a.b/c"], &policy("Orphan"), false), "a.b/c orphan");
+        assert_eq!(finalizers(&[], &DeleteOptions::default(), true), "orphan");
+        assert_eq!(finalizers(&["foregroundDeletion"], &DeleteOptions::default(), true), "foregroundDeletion");
+        assert_eq!(finalizers(&[], &DeleteOptions::default(), false), "");
+    }
+}

@@ -1,0 +1,95 @@
+//! PATCH: JSON, merge and strategic merge patches (AS-115…AS-127).
+
+use api_schema::{Type, json, registry};
+use patch::{PatchError, Rejection, json::Patched};
+use serde_json::Value;
+
+use super::{
+    strategy,
+    update::{Write, apply},
+};
+use crate::{
+    answer::Answer,
+    negotiate::{self, PatchType},
+    options::{FieldValidation, WriteOptions},
+    route::Target,
+    server::{ApiServer, Call},
+    status::{Cause, Details, Status},
+};
+
+pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) -> Result<Answer, Status> {
+    let patch_type = negotiate::patch_type(&call.headers)?;
+    if patch_type == PatchType::Apply {
+        return Err(Status::unsupported_media_type("415: Unsupported Media Type").with_details(Details::default()));
+    }
+    let bytes = call.read_body().await?;
+    let options = WriteOptions::parse(&call.query, "PatchOptions", false)?;
+    let api_version = target.resource.api_version();
+    let ty = registry()
+        .kind(&api_version, target.resource.kind)
+        .ok_or_else(|| Status::internal(format!("no schema for {api_version} {}", target.resource.kind)))?;
+    let strategy = strategy(target);
+    let write = Write {
+        target,
+        strategy,
+        expected_version: None,
+        expected_uid: None,
+        dry_run: options.dry_run,
+    };
+    let body = parse(&bytes)?;
+    let gates = server.state.gates.clone();
+    apply(server, call, &write, &mut |old, call| {
+        let patched = patched(ty, patch_type, old.clone(), &body).map_err(refusal)?;
+        let shown = || if patch_type == PatchType::Strategic { patch::strategic::patch_text(&body) } else { text(&patched.object) };
+        let decoded = json::convert(ty, patched.object.clone()).map_err(|error| refusal(PatchError::invalid(shown(), error.to_string())))?;
+        let mut found = patched.strict_errors.clone();
+        found.extend(decoded.strict.iter().map(ToString::to_string));
+        match options.field_validation {
+            FieldValidation::Strict if !found.is_empty() => {
+                let why = format!("strict decoding error: {}", found.join(", "));
+                return Err(refusal(PatchError::invalid(shown(), why)));
+            }
+            FieldValidation::Warn => call.warnings.extend(found),
+            _ => {}
+        }
+        let mut value = decoded.value;
+        strategy.default(&mut value, &gates);
+        Ok(value)
+    })
+    .await
+}
+
+/// The body of a patch is JSON whatever its type.
+fn parse(bytes: &[u8]) -> Result<Value, Status> {
+    json::parse(bytes).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
+}
+
+fn patched(ty: &'static Type, patch_type: PatchType, old: Value, body: &Value) -> Result<Patched, PatchError> {
+    let whole = |object| Patched { object, strict_errors: Vec::new() };
+    match patch_type {
+        PatchType::Json => patch::json::apply(old, body),
+        PatchType::Merge => patch::merge::apply(old, body).map(whole),
+        _ => patch::strategic::apply(old, body, ty).map(whole),
+    }
+}
+
+fn text(object: &Value) -> String {
+    let mut text = Vec::new();
+    json::encode(object, &mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+fn refusal(error: PatchError) -> Status {
+    let Rejection { code, reason, message, causes } = error.rejection();
+    let status = Status::new(code, reason.unwrap_or_default(), message);
+    match causes {
+        None => status,
+        Some(causes) => {
+            let causes = causes
+                .into_iter()
+                .map(|cause| Cause { reason: cause.reason.to_owned(), message: cause.message, field: cause.field })
+                .collect();
+            status.with_details(Details { causes, ..Details::default() })
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! PUT, and the shared end of every write to an existing object (AS-110…AS-114).
+
+use batch_types::meta;
+use serde_json::Value;
+
+use super::{canonical, context, create, expected, list::object_version, object_meta, scope_of, strategy, to_storage};
+use crate::{
+    admission,
+    answer::{Answer, Document, served},
+    decode, metadata, negotiate,
+    options::WriteOptions,
+    resources::Strategy,
+    route::Target,
+    server::{ApiServer, Call},
+    status::Status,
+    storage::{self, Stored, WriteError},
+};
+
+/// How often a write without a version is tried again when others win the race.
+const ATTEMPTS_MAX: usize = 100;
+
+pub(super) async fn update(server: &ApiServer, call: &mut Call, target: &Target) -> Result<Answer, Status> {
+    let body_type = negotiate::body_type(&call.headers)?;
+    let bytes = call.read_body().await?;
+    let options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
+    let decoded = decode::object(&bytes, body_type, expected(target.resource), options.field_validation)?;
+    call.warnings.extend(decoded.warnings);
+    let mut object = decoded.value;
+    check_name(&object, target)?;
+    create::scope(&mut object, target)?;
+    let strategy = strategy(target);
+    strategy.default(&mut object, &server.state.gates);
+    let expected_version = object_version(metadata::text(&object, "resourceVersion"))?;
+    let expected_uid = Some(metadata::text(&object, "uid").to_owned()).filter(|uid| !uid.is_empty());
+    let state = &server.state;
+    if state.store.get(&target.key()).is_none() && strategy.creates_on_update() && target.subresource.is_none() {
+        metadata::of(&mut object).shift_remove("resourceVersion");
+        return create::store_new(server, call, target, strategy, object, options.dry_run).await;
+    }
+    let write = Write { target, strategy, expected_version, expected_uid, dry_run: options.dry_run };
+    if expected_version.is_none() && !strategy.updates_unconditionally() {
+        return Err(must_be_specified(target));
+    }
+    apply(server, call, &write, &mut |_, _| Ok(object.clone())).await
+}
+
+/// The name of body and URL must agree (AS-75).
+fn check_name(object: &Value, target: &Target) -> Result<(), Status> {
+    match metadata::text(object, "name") {
+        "" => Err(Status::bad_request(format!(
+            "the name of the object ({} based on URL) was undeterminable: name must be provided",
+            target.name()
+        ))),
+        name if name != target.name() => Err(Status::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({})",
+            target.name()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn must_be_specified(target: &Target) -> Status {
+    let path = batch_types::field::Path::new("metadata").child("resourceVersion");
+    let error = batch_types::field::Error::invalid(&path, 0, "must be specified for an update");
+    // Upstream names the resource here, where other validation errors name the kind.
+    Status::invalid(target.resource.plural, target.resource.group, target.name(), &[error])
+}
+
+/// A write to an existing object: what it may rely on, and how it ends.
+pub(super) struct Write<'a> {
+    pub target: &'a Target,
+    pub strategy: &'static dyn Strategy,
+    /// The version the writer read; `None` overwrites whatever is there.
+    pub expected_version: Option<u64>,
+    pub expected_uid: Option<String>,
+    pub dry_run: bool,
+}
+
+/// Makes the new object from the current one; called again when somebody else was faster.
+pub(super) type Change<'a> = &'a mut (dyn FnMut(&Value, &mut Call) -> Result<Value, Status> + Send);
+
+/// Computes the new object from the current one and stores it, again and again until nobody was faster.
+pub(super) async fn apply(
+    server: &ApiServer,
+    call: &mut Call,
+    write: &Write<'_>,
+    change: Change<'_>,
+) -> Result<Answer, Status> {
+    let target = write.target;
+    let key = target.key();
+    let mut current = server.state.store.get(&key);
+    for _ in 0..ATTEMPTS_MAX {
+        let Some(stored) = current else { return Err(Status::not_found(target.resource, target.name())) };
+        let warnings = call.warnings.len();
+        let old = served(&stored, target.resource)?;
+        check_uid(&old, write)?;
+        let changed = change(&old, call)?;
+        check_version(&stored, &changed, write)?;
+        let new = prepare(server, call, write, changed, &old)?;
+        match store_changed(server, &key, &stored, write, new, &old).await {
+            Ok(document) => return Ok(Answer::object(200, target.resource, document)),
+            Err(WriteError::Conflict(newer)) => {
+                call.warnings.truncate(warnings);
+                current = newer;
+            }
+            Err(WriteError::Failed(status)) => return Err(status),
+        }
+    }
+    Err(Status::stale(target.resource, target.name()))
+}
+
+fn check_uid(old: &Value, write: &Write<'_>) -> Result<(), Status> {
+    let stored = metadata::text(old, "uid");
+    match &write.expected_uid {
+        Some(uid) if uid != stored => {
+            let resource = write.target.resource;
+            let place = if resource.namespaced { format!("{}/", write.target.namespace()) } else { String::new() };
+            let why = format!(
+                "StorageError: invalid object, Code: 4, Key: /registry/{}/{place}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}",
+                resource.plural,
+                write.target.name()
+            );
+            Err(Status::conflict(resource, write.target.name(), &why))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A version in the new object, from PUT or from a patch, must be the stored one (AS-110, AS-115).
+fn check_version(stored: &Stored, changed: &Value, write: &Write<'_>) -> Result<(), Status> {
+    let given = match write.expected_version {
+        Some(version) => Some(version),
+        None => object_version(metadata::text(changed, "resourceVersion"))?,
+    };
+    match given {
+        Some(version) if version != stored.revision => {
+            Err(Status::stale(write.target.resource, write.target.name()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// System metadata, strategy, validation.
+fn prepare(
+    server: &ApiServer,
+    call: &mut Call,
+    write: &Write<'_>,
+    mut new: Value,
+    old: &Value,
+) -> Result<Value, Status> {
+    let resource = write.target.resource;
+    let cx = context(server);
+    metadata::restore(&mut new, old);
+    metadata::of(&mut new).shift_remove("managedFields");
+    call.warnings.extend(meta::drop_duplicate_owners(&mut new));
+    write.strategy.prepare_for_update(&mut new, old, &cx);
+    let new = canonical(resource, new)?;
+    if new == *old {
+        return Ok(new);
+    }
+    admission::on_update(server, write.target, &new, old)?;
+    let mut errors = Vec::new();
+    if new["metadata"] != old["metadata"] {
+        errors = meta::validate_common_update(&object_meta(&new)?, &object_meta(old)?, scope_of(resource));
+    }
+    errors.extend(write.strategy.validate_update(&new, old, &cx));
+    if !errors.is_empty() {
+        return Err(Status::invalid(resource.kind, resource.group, metadata::text(old, "name"), &errors));
+    }
+    call.warnings.extend(write.strategy.warnings_on_update(&new, old));
+    Ok(new)
+}
+
+/// Stores the result, unless it changes nothing (AS-83) or lets a terminating object go (AS-113).
+async fn store_changed(
+    server: &ApiServer,
+    key: &str,
+    stored: &Stored,
+    write: &Write<'_>,
+    new: Value,
+    old: &Value,
+) -> Result<Document, WriteError> {
+    let store = &server.state.store;
+    let resource = write.target.resource;
+    if is_released(&new, old, resource.kind) {
+        if !write.dry_run {
+            // Watchers see the object as it last was in the store, finalizers included (AS-99).
+            let last = storage::parse(stored).map_err(WriteError::Failed)?;
+            storage::delete(store, key, stored.revision, &last).await?;
+        }
+        return Ok(Document::Value(new));
+    }
+    if new == *old {
+        return Ok(Document::Stored(stored.clone()));
+    }
+    if write.dry_run {
+        return Ok(Document::Value(new));
+    }
+    storage::update(store, key, stored.revision, &to_storage(resource, new)).await.map(Document::Stored)
+}
+
+/// The last finalizer of a terminating object is gone, and no grace period is left.
+fn is_released(new: &Value, old: &Value, kind: &str) -> bool {
+    let grace = old["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+    let held_by_spec = kind == "Namespace" && new["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+    metadata::is_terminating(old) && grace == 0 && metadata::finalizers(new).is_empty() && !held_by_spec
+}

@@ -1,0 +1,356 @@
+//! Watches: from a version, in order, without gaps (AS-96…AS-109, design D6).
+//!
+//! A watch holds no buffer: it pulls from the store's log and frames what its reader has room for. An event in the
+//! common form is framed once and shared by all watchers (design D3).
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use api_schema::json as encoder;
+use bytes::{Bytes, BytesMut};
+use futures_util::stream;
+use serde_json::{Value, json};
+use store::{Event, EventKind, ListQuery, ReadError};
+use tokio::time::Instant;
+
+use super::{canonical, get};
+use crate::{
+    answer::{Answer, Content, IncludeObject, served},
+    attributes::Attributes,
+    body::ResponseBody,
+    negotiate::{MetaVersion, Representation, View},
+    options::{ListOptions, resource_version},
+    resources::Resource,
+    route::Target,
+    selection::Selection,
+    server::{ApiServer, Call},
+    status::Status,
+    storage::Stored,
+    views::{self, TableForm},
+};
+
+/// How many events are framed at a time.
+const BATCH_MAX: usize = 256;
+/// How many bytes are handed to the transport at a time, about.
+const CHUNK_BYTES: usize = 64 * 1024;
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+/// A last bookmark shortly before the end saves the client a replay (AS-106).
+const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// Without `timeoutSeconds` a watch lives 30 to 60 minutes.
+const LIFETIME_MIN_SECONDS: u64 = 1800;
+
+pub(super) async fn watch(
+    server: &ApiServer,
+    call: &Call,
+    target: &Target,
+    representation: Representation,
+) -> Result<Answer, Status> {
+    let mut options = ListOptions::parse(&call.query, true)?;
+    if let Some(name) = &target.name {
+        // `/watch/…/name`, the deprecated form.
+        options.field_selector = format!("metadata.name={name}");
+    }
+    let selection = Selection::parse(target.resource, &options)?;
+    let from = resource_version(&options.resource_version)?;
+    let framing = Framing::new(server, call, target.resource, representation)?;
+    let seconds = options
+        .timeout_seconds
+        .filter(|&seconds| seconds > 0)
+        .unwrap_or_else(|| LIFETIME_MIN_SECONDS + server.state.environment.below(LIFETIME_MIN_SECONDS));
+    let start = start(server, target, &options, &selection, from).await;
+    let stream = Stream {
+        server: server.clone(),
+        selection,
+        framing,
+        prefix: target.prefix(),
+        bookmarks: options.allow_bookmarks,
+        deadline: Instant::now() + Duration::from_secs(seconds),
+        next_bookmark: Instant::now() + BOOKMARK_PERIOD.min(last_bookmark(seconds)),
+        phase: start,
+    };
+    let body = stream::unfold(stream, |mut stream| async move { stream.next().await.map(|chunk| (chunk, stream)) });
+    Ok(Answer { code: 200, content: Content::Stream(ResponseBody::Stream(Box::pin(body))) })
+}
+
+fn last_bookmark(seconds: u64) -> Duration {
+    let lifetime = Duration::from_secs(seconds);
+    lifetime.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(lifetime)
+}
+
+/// Decides what a watch begins with (AS-100).
+async fn start(
+    server: &ApiServer,
+    target: &Target,
+    options: &ListOptions,
+    selection: &Selection,
+    from: Option<u64>,
+) -> Phase {
+    let initial = match options.send_initial_events {
+        Some(wanted) => wanted,
+        None => from.is_none(),
+    };
+    if initial && let Some(wanted) = from && let Err(status) = get::reach(server, wanted).await {
+        return Phase::Failing(status);
+    }
+    if !initial {
+        let from = from.unwrap_or_else(|| server.state.store.revision());
+        return Phase::Opening { from };
+    }
+    match server.state.store.list(&ListQuery::new(&target.prefix())) {
+        Ok(found) => Phase::Initial {
+            items: found.entries.into_iter().filter(|entry| selection.matches(entry)).collect(),
+            revision: found.revision,
+        },
+        Err(error) => Phase::Failing(Status::internal(format!("reading the store: {error}"))),
+    }
+}
+
+/// Where a watch stands.
+enum Phase {
+    /// One ERROR event, then the end.
+    Failing(Status),
+    /// Current objects as ADDED events.
+    Initial { items: VecDeque<Stored>, revision: u64 },
+    /// Live events are about to be read from a revision.
+    Opening { from: u64 },
+    Live(store::Watch<Attributes>),
+    Ended,
+}
+
+struct Stream {
+    server: ApiServer,
+    selection: Selection,
+    framing: Framing,
+    prefix: String,
+    bookmarks: bool,
+    deadline: Instant,
+    next_bookmark: Instant,
+    phase: Phase,
+}
+
+impl Stream {
+    /// The next piece of the body; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            match std::mem::replace(&mut self.phase, Phase::Ended) {
+                Phase::Ended => return None,
+                Phase::Failing(status) => return Some(error_line(&status)),
+                Phase::Initial { items, revision } => {
+                    if let Some(chunk) = self.initial(items, revision) {
+                        return Some(chunk);
+                    }
+                }
+                Phase::Opening { from } => self.phase = self.open(from),
+                Phase::Live(watch) => {
+                    if let Some(chunk) = self.live(watch).await {
+                        return Some(chunk);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Frames some of the initial objects, and the bookmark that ends them.
+    fn initial(&mut self, mut items: VecDeque<Stored>, revision: u64) -> Option<Bytes> {
+        let mut chunk = BytesMut::new();
+        while chunk.len() < CHUNK_BYTES
+            && let Some(item) = items.pop_front()
+        {
+            self.framing.object("ADDED", &item, &mut chunk);
+        }
+        if !items.is_empty() {
+            self.phase = Phase::Initial { items, revision };
+            return Some(chunk.freeze());
+        }
+        if self.bookmarks {
+            self.framing.bookmark(revision, true, &mut chunk);
+        }
+        self.phase = Phase::Opening { from: revision };
+        (!chunk.is_empty()).then(|| chunk.freeze())
+    }
+
+    fn open(&self, from: u64) -> Phase {
+        match self.server.state.store.watch(&self.prefix, from) {
+            Ok(watch) => Phase::Live(watch),
+            Err(error) => Phase::Failing(too_old(&error)),
+        }
+    }
+
+    /// Waits for events, the next bookmark, or the end; `None` when there is nothing to send yet.
+    async fn live(&mut self, mut watch: store::Watch<Attributes>) -> Option<Bytes> {
+        let mut stopping = self.server.state.stopping.subscribe();
+        let bookmark_at = if self.bookmarks { self.next_bookmark } else { self.deadline };
+        let mut chunk = BytesMut::new();
+        tokio::select! {
+            biased;
+            // An error means that the sender is gone, and with it the server.
+            _ = stopping.wait_for(|stopping| *stopping) => return None,
+            () = tokio::time::sleep_until(self.deadline) => return None,
+            () = tokio::time::sleep_until(bookmark_at) => {
+                self.framing.bookmark(watch.progress(), false, &mut chunk);
+                let last = self.deadline - BOOKMARK_BEFORE_END;
+                let next = Instant::now() + BOOKMARK_PERIOD;
+                self.next_bookmark = if Instant::now() < last { next.min(last) } else { self.deadline };
+            }
+            batch = watch.next_batch(BATCH_MAX) => match batch {
+                Ok(events) => events.iter().for_each(|event| self.event(event, &mut chunk)),
+                Err(error) => {
+                    self.phase = Phase::Failing(too_old(&error));
+                    return None;
+                }
+            },
+        }
+        self.phase = Phase::Live(watch);
+        (!chunk.is_empty()).then(|| chunk.freeze())
+    }
+
+    /// Frames one change as this watch sees it: selectors judge the old and the new state (AS-98).
+    fn event(&mut self, event: &Arc<Event<Attributes>>, chunk: &mut BytesMut) {
+        let matched = event.previous.as_ref().is_some_and(|previous| self.selection.matches(previous));
+        let matches = event.kind == EventKind::Put && self.selection.matches(&event.entry);
+        match (matched, matches) {
+            (false, false) => {}
+            (false, true) if self.framing.is_common() && event.previous.is_none() => self.shared("ADDED", event, chunk),
+            (false, true) => self.framing.object("ADDED", &event.entry, chunk),
+            (true, true) if self.framing.is_common() => self.shared("MODIFIED", event, chunk),
+            (true, true) => self.framing.object("MODIFIED", &event.entry, chunk),
+            (true, false) if event.kind == EventKind::Delete && self.framing.is_common() => {
+                self.shared("DELETED", event, chunk);
+            }
+            (true, false) if event.kind == EventKind::Delete => self.framing.object("DELETED", &event.entry, chunk),
+            (true, false) => {
+                // It no longer matches: the previous content with the new version.
+                if let Some(previous) = &event.previous {
+                    self.framing.left(previous, event.revision(), chunk);
+                }
+            }
+        }
+    }
+
+    /// The line that all watchers in the common form share; it depends on nothing but the event.
+    fn shared(&self, kind: &'static str, event: &Arc<Event<Attributes>>, chunk: &mut BytesMut) {
+        let line = event.frame(|event| {
+            let mut line = BytesMut::new();
+            put_line(kind, &event.entry.value, &mut line);
+            line.freeze()
+        });
+        chunk.extend_from_slice(&line);
+    }
+}
+
+fn too_old(error: &ReadError) -> Status {
+    match error {
+        ReadError::Compacted { requested, oldest } => {
+            Status::expired(format!("too old resource version: {requested} ({oldest})"))
+        }
+        other => Status::internal(format!("reading the store: {other}")),
+    }
+}
+
+fn error_line(status: &Status) -> Bytes {
+    let mut line = Vec::new();
+    encoder::encode(&json!({"type": "ERROR", "object": status.to_value()}), &mut line);
+    line.push(b'\n');
+    line.into()
+}
+
+fn put_line(kind: &str, object: &[u8], chunk: &mut BytesMut) {
+    chunk.reserve(object.len() + 40);
+    chunk.extend_from_slice(b"{\"type\":\"");
+    chunk.extend_from_slice(kind.as_bytes());
+    chunk.extend_from_slice(b"\",\"object\":");
+    chunk.extend_from_slice(object);
+    chunk.extend_from_slice(b"}\n");
+}
+
+/// How this watch writes objects.
+struct Framing {
+    resource: &'static Resource,
+    view: View,
+    include: IncludeObject,
+    server: ApiServer,
+    /// Whether column definitions have been sent (AS-161).
+    columns_sent: bool,
+}
+
+impl Framing {
+    fn new(
+        server: &ApiServer,
+        call: &Call,
+        resource: &'static Resource,
+        representation: Representation,
+    ) -> Result<Self, Status> {
+        let include = match representation.view {
+            View::Table(_) => IncludeObject::parse(&call.query)?,
+            _ => IncludeObject::Metadata,
+        };
+        Ok(Self { resource, view: representation.view, include, server: server.clone(), columns_sent: false })
+    }
+
+    /// Stored bytes go out as they are.
+    fn is_common(&self) -> bool {
+        self.view == View::Whole && self.resource.conversion.is_none()
+    }
+
+    fn object(&mut self, kind: &str, stored: &Stored, chunk: &mut BytesMut) {
+        if self.is_common() {
+            put_line(kind, &stored.value, chunk);
+            return;
+        }
+        match served(stored, self.resource) {
+            Ok(object) => self.value(kind, &object, chunk),
+            Err(status) => chunk.extend_from_slice(&error_line(&status)),
+        }
+    }
+
+    /// An object that left the selection.
+    fn left(&mut self, previous: &Stored, revision: u64, chunk: &mut BytesMut) {
+        match served(previous, self.resource) {
+            Ok(mut object) => {
+                object["metadata"]["resourceVersion"] = json!(revision.to_string());
+                self.value("DELETED", &object, chunk);
+            }
+            Err(status) => chunk.extend_from_slice(&error_line(&status)),
+        }
+    }
+
+    fn value(&mut self, kind: &str, object: &Value, chunk: &mut BytesMut) {
+        let shown = match self.view {
+            View::Whole => object.clone(),
+            View::PartialObject(version) | View::PartialObjectList(version) => views::partial(object, version),
+            View::Table(version) => {
+                let form = self.table_form(version);
+                views::table(self.resource, [object], views::metadata_of_one(object), form)
+            }
+        };
+        let mut bytes = Vec::new();
+        encoder::encode(&shown, &mut bytes);
+        put_line(kind, &bytes, chunk);
+    }
+
+    /// An otherwise empty object that carries a version (AS-102, AS-106).
+    fn bookmark(&mut self, revision: u64, ends_initial_events: bool, chunk: &mut BytesMut) {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if ends_initial_events {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let empty = json!({
+            "kind": self.resource.kind,
+            "apiVersion": self.resource.api_version(),
+            "metadata": metadata,
+        });
+        let object = canonical(self.resource, empty.clone()).unwrap_or(empty);
+        if let View::Table(version) = self.view {
+            let form = self.table_form(version);
+            let mut bytes = Vec::new();
+            encoder::encode(&views::bookmark_row(self.resource, &object, form), &mut bytes);
+            put_line("BOOKMARK", &bytes, chunk);
+            return;
+        }
+        self.value("BOOKMARK", &object, chunk);
+    }
+
+    fn table_form(&mut self, version: MetaVersion) -> TableForm {
+        let columns = !std::mem::replace(&mut self.columns_sent, true);
+        TableForm { version, include: self.include, columns, now: self.server.state.environment.now() }
+    }
+}

@@ -1,0 +1,134 @@
+//! How long a replacement waits after a failure (JC section 11).
+//!
+//! Upstream keeps a record per Job that a restart forgets. Here the record is a function of the times at which pods ended,
+//! so that the pods that are still there after a restart bring the delay back (INV-25), and no order of events matters.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Settings;
+
+/// Failures whose times are remembered. More cannot change a delay: `2^31` times any base is above any limit.
+const REMEMBERED_MAX: usize = 32;
+
+/// The failures of a Job since its last success.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct FailureHistory {
+    last_success: Option<Timestamp>,
+    /// The latest failures after the last success, in order of time; the oldest go when there are too many.
+    failures: Vec<Timestamp>,
+}
+
+impl FailureHistory {
+    /// A pod failed at that time. Only failures strictly after the last success count (JC-1102).
+    pub(crate) fn failed(&mut self, at: Timestamp) {
+        if self.last_success.is_some_and(|success| at <= success) {
+            return;
+        }
+        let position = self.failures.partition_point(|known| *known <= at);
+        self.failures.insert(position, at);
+        if self.failures.len() > REMEMBERED_MAX {
+            self.failures.remove(0);
+        }
+    }
+
+    /// A pod succeeded at that time.
+    pub(crate) fn succeeded(&mut self, at: Timestamp) {
+        if self.last_success.is_none_or(|known| known < at) {
+            self.last_success = Some(at);
+            self.failures.retain(|failure| *failure > at);
+        }
+    }
+
+    /// What is left of the delay before any pod of the Job may be created.
+    pub(crate) fn remaining(&self, now: Timestamp, settings: &Settings) -> Duration {
+        let Some(last) = self.failures.last() else { return Duration::ZERO };
+        remaining(self.failures.len() as u64, *last, now, settings)
+    }
+}
+
+/// What is left of the delay after that many failures in a row, the last of them at `last_failure` (JC-1104).
+///
+/// Never more than the whole delay, whatever the clocks of nodes say (REG-D13).
+pub(crate) fn remaining(failures: u64, last_failure: Timestamp, now: Timestamp, settings: &Settings) -> Duration {
+    if failures == 0 {
+        return Duration::ZERO;
+    }
+    let doublings = u32::try_from(failures - 1).unwrap_or(u32::MAX);
+    let factor = 2_u32.checked_pow(doublings).unwrap_or(u32::MAX);
+    let delay = settings.pod_failure_backoff.saturating_mul(factor).min(settings.pod_failure_backoff_max);
+    let elapsed: SignedDuration = now.duration_since(last_failure);
+    let elapsed = Duration::try_from(elapsed).unwrap_or(Duration::ZERO);
+    delay.saturating_sub(elapsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: i64 = 1_000_000;
+
+    fn at_millis(millis: i64) -> Timestamp {
+        Timestamp::from_millisecond(T + millis).unwrap()
+    }
+
+    /// V-8: successes and failures in milliseconds from a reference, then failures and the time of the last.
+    #[test]
+    fn failures_after_the_last_success_count_in_any_order() {
+        let cases: [(&[i64], &[i64], usize, Option<i64>); 7] = [
+            (&[], &[0], 1, Some(0)),
+            (&[], &[0, -1], 2, Some(0)),
+            (&[0], &[-2, -1], 0, None),
+            (&[-2], &[0, -4, -3, -1], 2, Some(0)),
+            (&[], &[-20, -10, 0], 3, Some(0)),
+            (&[0], &[0], 0, None),
+            (&[0], &[], 0, None),
+        ];
+        for (successes, failures, count, last) in cases {
+            let mut forward = FailureHistory::default();
+            successes.iter().for_each(|at| forward.succeeded(at_millis(*at)));
+            failures.iter().for_each(|at| forward.failed(at_millis(*at)));
+            let mut backward = FailureHistory::default();
+            failures.iter().rev().for_each(|at| backward.failed(at_millis(*at)));
+            successes.iter().for_each(|at| backward.succeeded(at_millis(*at)));
+            assert_eq!(forward, backward);
+            assert_eq!((forward.failures.len(), forward.failures.last().copied()), (count, last.map(at_millis)));
+        }
+    }
+
+    fn left(failures: u64, ago_secs: i64, base_secs: u64, max_secs: u64) -> u64 {
+        let settings = Settings {
+            pod_failure_backoff: Duration::from_secs(base_secs),
+            pod_failure_backoff_max: Duration::from_secs(max_secs),
+            ..Settings::default()
+        };
+        remaining(failures, at_millis(-1000 * ago_secs), at_millis(0), &settings).as_secs()
+    }
+
+    /// V-8, remaining time.
+    #[test]
+    fn the_delay_doubles_up_to_a_limit() {
+        let just_now = |failures| left(failures, 0, 5, 700);
+        assert_eq!([just_now(0), just_now(1), just_now(3), just_now(8), just_now(9)], [0, 5, 20, 640, 700]);
+        assert_eq!([left(1, 1, 5, 700), left(1, 5, 5, 700), left(1, 6, 5, 700)], [4, 0, 0]);
+        let defaults: Vec<u64> = (1..9).map(|failures| left(failures, 0, 10, 600)).collect();
+        assert_eq!(defaults, [10, 20, 40, 80, 160, 320, 600, 600]);
+        assert_eq!(left(u64::MAX, 0, 10, 600), 600);
+    }
+
+    /// REG-D13.
+    #[test]
+    fn clocks_that_are_ahead_do_not_lengthen_it() {
+        assert_eq!(left(1, -3600, 10, 600), 10);
+        assert_eq!(left(9, -3600, 10, 600), 600);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut history = FailureHistory::default();
+        (0..1000).for_each(|millis| history.failed(at_millis(millis)));
+        assert_eq!(history.failures.len(), REMEMBERED_MAX);
+        assert_eq!(history.remaining(at_millis(999), &Settings::default()), Duration::from_secs(600));
+    }
+}

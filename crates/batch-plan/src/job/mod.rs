@@ -1,0 +1,58 @@
+//! The brain of the Job controller: which pods a Job needs, what its status says, and when it is over.
+//!
+//! Pure functions; the shell watches, calls the API and keeps time. It holds a [`Ledger`] of all Jobs' pods, which turns
+//! watch events into incremental counts, and for each Job that needs attention asks [`plan`] what to do.
+//!
+//! | file | decides |
+//! |---|---|
+//! | `ledger`, `tally`, `index_tally`, `in_flight` | what is known about pods, kept up to date event by event |
+//! | `plan` | the steps of one sync and what they hand to each other |
+//! | `totals`, `verdict`, `failure_policy`, `success_policy` | how far the Job is and whether it ends |
+//! | `scale`, `indexes`, `backoff`, `names`, `pods` | which pods are created, when, and what they look like; which go |
+//! | `tracking`, `status`, `conditions` | how ended pods are counted exactly once |
+//! | `orphans`, `patches` | finalizers that outlived their Job; bodies of patches |
+//!
+//! Rule numbers (JC-…) refer to the specification of the Job controller, INV-… to the invariants.
+
+mod backoff;
+mod conditions;
+mod events;
+mod failure_policy;
+mod in_flight;
+mod index_tally;
+mod indexes;
+mod ledger;
+mod metrics;
+mod names;
+mod orphans;
+pub mod patches;
+mod plan;
+mod pod_view;
+mod pods;
+mod rules;
+mod scale;
+mod settings;
+mod status;
+mod success_policy;
+mod tally;
+mod totals;
+mod tracking;
+mod uid;
+mod verdict;
+
+#[cfg(test)]
+mod tests;
+
+pub use events::{COMPONENT, Event, EventKind};
+pub use failure_policy::PolicyAction;
+pub use ledger::{Change, Ledger, Noticed};
+pub use metrics::{CompletionMode, CreationReason, Ended, Metric, SyncAction};
+pub use orphans::is_orphan;
+pub use plan::{
+    Act, CallOutcome, Claims, Close, Creation, Plan, PodAction, PodRef, Record, ReleaseOutcome, Skip, Snapshot, plan,
+};
+pub use pod_view::{Controller, ExitCode, FailureCounts, Phase, PodView, Restarts, SURPLUS_ANNOTATION};
+pub use pods::{NoLabels, PodStencil};
+pub use settings::{Manager, Settings, owns};
+pub use tally::Tally;
+pub use uid::Uid;

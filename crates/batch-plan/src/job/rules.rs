@@ -1,0 +1,63 @@
+//! What sorting pods needs to know of their Job, read once per change of the Job instead of once per pod.
+
+use std::collections::BTreeMap;
+
+use batch_types::constants::value;
+use batch_types::gates::Gates;
+use batch_types::job::is_indexed;
+use batch_types::selector::Selector;
+use k8s_openapi::api::batch::v1::{Job, JobSpec};
+
+use super::failure_policy::FailurePolicy;
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Rules {
+    pub(crate) indexed: bool,
+    /// Indexes from here on do not exist. Anything goes for a Job that has no indexes.
+    pub(crate) index_bound: u32,
+    /// JC-701: terminating pods are replaced, and judged, only when they have ended.
+    pub(crate) replace_only_failed: bool,
+    /// `backoffLimitPerIndex` of an Indexed Job.
+    pub(crate) index_limit: Option<u32>,
+    pub(crate) policy: Option<FailurePolicy>,
+    selector: Option<Selector>,
+}
+
+impl Rules {
+    pub(crate) fn new(job: &Job, gates: Gates) -> Self {
+        let empty = JobSpec::default();
+        let spec = job.spec.as_ref().unwrap_or(&empty);
+        let indexed = is_indexed(spec);
+        let only_failed =
+            gates.job_pod_replacement_policy && spec.pod_replacement_policy.as_deref() == Some(value::REPLACE_FAILED);
+        Self {
+            indexed,
+            index_bound: if indexed { natural(spec.completions.unwrap_or(0)) } else { u32::MAX },
+            replace_only_failed: only_failed || spec.pod_failure_policy.is_some(),
+            index_limit: spec.backoff_limit_per_index.filter(|_| indexed).map(natural),
+            policy: spec.pod_failure_policy.as_ref().map(FailurePolicy::new),
+            selector: spec.selector.as_ref().and_then(|selector| Selector::from_label_selector(Some(selector))),
+        }
+    }
+
+    /// Whether a pod that the Job controls is still one of its pods (JC-602). A Job without a usable selector, which the
+    /// API does not let in, keeps what it has.
+    pub(crate) fn keeps(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.selector.as_ref().is_none_or(|selector| selector.matches(labels))
+    }
+
+    /// Whether a pod without controller becomes one of its pods (JC-604).
+    pub(crate) fn adopts(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.selector.as_ref().is_some_and(|selector| !selector.is_everything() && selector.matches(labels))
+    }
+
+    /// JC-702, "index valid".
+    pub(crate) fn index_valid(&self, index: Option<u32>) -> bool {
+        !self.indexed || index.is_some_and(|index| index < self.index_bound)
+    }
+}
+
+/// A count that the API keeps from being negative.
+pub(crate) fn natural(count: i32) -> u32 {
+    u32::try_from(count).unwrap_or(0)
+}

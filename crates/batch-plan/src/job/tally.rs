@@ -1,0 +1,476 @@
+//! The pods of one Job, counted and sorted as they change.
+//!
+//! A sync of a Job with 100,000 pods must not look at 100,000 pods. So every pod event moves one pod between the sets
+//! below, in O(log n), and a plan reads counts and the pods there is something to do about. The sets hold exactly what
+//! JC sections 7 and 8 derive from a list of all pods; a property test compares the two.
+//!
+//! What is kept per completion index is in `index_tally`; pods without or with another controller are in `ledger`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use batch_types::gates::Gates;
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+
+use super::backoff::FailureHistory;
+use super::failure_policy::{PolicyAction, PolicyMatch};
+use super::in_flight::InFlight;
+use super::index_tally::IndexTally;
+use super::plan::{CallOutcome, PodAction, PodRef, ReleaseOutcome};
+use super::pod_view::{FailureCounts, Phase, PodView};
+use super::rules::Rules;
+use super::Uid;
+
+/// All pods that a Job controls, plus what we did to them that the cache does not show yet.
+///
+/// The shell keeps one per Job, feeds it every event of those pods and every outcome of its own calls, and throws it
+/// away with the Job.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    pub(super) rules: Rules,
+    pub(super) pods: BTreeMap<Uid, Entry>,
+    names: HashMap<Arc<str>, Uid>,
+
+    pub(super) active: u32,
+    pub(super) ready: u32,
+    pub(super) terminating: u32,
+    /// Container restarts of pods that are Running or Pending (JC-903).
+    pub(super) restarts: u64,
+    /// Tracked pods that have failed and count, retained ones included (JC-803).
+    pub(super) failed_counted: u32,
+
+    /// Tracked pods by what becomes of them, in the order in which they are worked off.
+    pub(super) succeeded: BTreeSet<Key>,
+    /// Without the pods that are retained for their index (JC-1506).
+    pub(super) failed: BTreeSet<Key>,
+    /// Removed by us as surplus: released without being counted.
+    pub(super) removed: BTreeSet<Key>,
+    pub(super) live: BTreeSet<Key>,
+
+    /// Active pods that were marked as surplus before a crash; their removal goes on.
+    pub(super) marked: BTreeSet<Uid>,
+    /// Active pods of an Indexed Job without a valid index.
+    pub(super) misplaced: BTreeSet<Uid>,
+    /// Ended pods that match a FailJob rule, tracked or not (JC-901 #3).
+    pub(super) fail_job: BTreeSet<Uid>,
+    /// Pods whose labels no longer match the selector; they belong to nobody until released (JC-603).
+    pub(super) mismatched: BTreeSet<Uid>,
+    /// Pods without controller that match the selector and are not being deleted (JC-604).
+    pub(super) adoptable: BTreeMap<Uid, Arc<str>>,
+
+    pub(super) indexes: IndexTally,
+    pub(super) history: FailureHistory,
+    pub(super) in_flight: InFlight,
+}
+
+/// Where a pod comes in the work order: by index, pods without one first (JC-1302).
+pub(super) type Key = (Option<u32>, Uid);
+
+/// What is kept of a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Entry {
+    pub(super) name: Arc<str>,
+    pub(super) index: Option<u32>,
+    pub(super) failure_counts: FailureCounts,
+    pub(super) phase: Phase,
+    finalizer: bool,
+    /// We removed the finalizer; the cache may still show it (JC-407).
+    released: bool,
+    pub(super) deleting: bool,
+    surplus: bool,
+    matches: bool,
+    pub(super) assigned: bool,
+    pub(super) ready: bool,
+    /// Whether its end is part of the failure history.
+    recorded: bool,
+    pub(super) ready_since: Option<Timestamp>,
+    pub(super) created: Option<Timestamp>,
+    /// Never later than the moment we heard of it.
+    pub(super) finished: Timestamp,
+    restarts_sum: u64,
+    pub(super) container_restarts_max: i32,
+    pub(super) sidecar_restarts_max: i32,
+    pub(super) matched: Option<Box<PolicyMatch>>,
+}
+
+/// What becomes of a tracked pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Fate {
+    Succeeded,
+    Failed,
+    Removed,
+    Live,
+}
+
+/// How a pod is sorted, given the Job's rules. Filing and unfiling a pod use the same value, so they cannot disagree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Standing {
+    matches: bool,
+    pub(super) index: Option<u32>,
+    pub(super) index_valid: bool,
+    pub(super) active: bool,
+    pub(super) ready: bool,
+    pub(super) terminating: bool,
+    restarts: u64,
+    /// Nothing if the pod is not tracked.
+    pub(super) fate: Option<Fate>,
+    ignored: bool,
+    pub(super) fails_index: bool,
+    fails_job: bool,
+    marked: bool,
+}
+
+impl Tally {
+    pub fn new(job: &Job, gates: Gates) -> Self {
+        Self {
+            rules: Rules::new(job, gates),
+            pods: BTreeMap::new(),
+            names: HashMap::new(),
+            active: 0,
+            ready: 0,
+            terminating: 0,
+            restarts: 0,
+            failed_counted: 0,
+            succeeded: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            removed: BTreeSet::new(),
+            live: BTreeSet::new(),
+            marked: BTreeSet::new(),
+            misplaced: BTreeSet::new(),
+            fail_job: BTreeSet::new(),
+            mismatched: BTreeSet::new(),
+            adoptable: BTreeMap::new(),
+            indexes: IndexTally::default(),
+            history: FailureHistory::default(),
+            in_flight: InFlight::default(),
+        }
+    }
+
+    /// The Job has changed. Costs nothing unless a field changed that pods are sorted by, such as `completions`.
+    pub fn observe_job(&mut self, job: &Job, gates: Gates) {
+        let rules = Rules::new(job, gates);
+        if rules == self.rules {
+            return;
+        }
+        let uids: Vec<Uid> = self.pods.keys().cloned().collect();
+        let old: Vec<Standing> = uids.iter().map(|uid| self.standing(&self.pods[uid])).collect();
+        for (uid, standing) in uids.iter().zip(old) {
+            self.file(uid, standing, false);
+        }
+        self.rules = rules;
+        for uid in &uids {
+            self.file(uid, self.standing(&self.pods[uid]), true);
+        }
+    }
+
+    /// A pod that the Job controls is new or has changed.
+    pub fn observe_pod(&mut self, pod: &PodView, now: Timestamp) {
+        self.in_flight.pod_seen(&pod.name);
+        self.adoptable.remove(&pod.uid);
+        if pod.deleting {
+            self.in_flight.deletion_seen(&pod.uid);
+        }
+        if let Some(namesake) = self.names.get(pod.name.as_str()).filter(|uid| **uid != pod.uid).cloned() {
+            self.forget_pod(&namesake);
+        }
+        let old = self.take(&pod.uid);
+        let known = old.as_ref().is_some_and(|entry| entry.recorded);
+        let entry = self.entry(pod, old, now);
+        match entry.phase {
+            _ if known || !entry.recorded => {}
+            Phase::Succeeded => self.history.succeeded(entry.finished),
+            _ => self.history.failed(entry.finished),
+        }
+        self.put(pod.uid.clone(), entry);
+    }
+
+    /// The pod is gone, or the Job no longer controls it. Says whether it was there.
+    pub fn forget_pod(&mut self, uid: &Uid) -> bool {
+        self.in_flight.deletion_seen(uid);
+        self.adoptable.remove(uid);
+        let entry = self.take(uid);
+        if let Some(entry) = &entry {
+            self.names.remove(&entry.name);
+        }
+        entry.is_some()
+    }
+
+    /// A pod without controller has appeared or changed; says whether it is one to adopt.
+    pub fn observe_stray(&mut self, pod: &PodView) -> bool {
+        let adoptable = !pod.deleting && self.rules.adopts(&pod.labels);
+        match adoptable {
+            true => self.adoptable.insert(pod.uid.clone(), pod.name.as_str().into()),
+            false => self.adoptable.remove(&pod.uid),
+        };
+        adoptable
+    }
+
+    /// A pod without controller has got one, or is gone.
+    pub fn withdraw_stray(&mut self, uid: &Uid) {
+        self.adoptable.remove(uid);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty() && self.adoptable.is_empty()
+    }
+
+    /// How many pods the Job controls.
+    pub fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// How the pod's phase and finalizer stand for the metric of JC-2208: ended and still tracked in the cache.
+    pub fn has_ended_with_finalizer(&self, uid: &Uid) -> bool {
+        self.pods.get(uid).is_some_and(|entry| entry.phase.is_terminal() && entry.finalizer)
+    }
+
+    /// The calls of a [`PodAction`] have been made.
+    pub fn note_action(&mut self, action: &PodAction, outcomes: &[CallOutcome], now: Timestamp) {
+        match action {
+            PodAction::None | PodAction::End(_) => {}
+            PodAction::Create { pods, .. } => {
+                for (pod, outcome) in pods.iter().zip(outcomes) {
+                    self.note_creation(&pod.name, pod.index, outcome, now);
+                }
+            }
+            PodAction::Remove(pods) => {
+                for (pod, outcome) in pods.iter().zip(outcomes) {
+                    if *outcome == CallOutcome::Done {
+                        self.note_removal(pod, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tracking finalizers have been removed, except from the pods where that failed (JC-407).
+    pub fn note_release(&mut self, pods: &[PodRef], outcome: &ReleaseOutcome) {
+        for pod in pods.iter().filter(|pod| !outcome.failed.contains_key(&pod.uid)) {
+            self.mark_released(&pod.uid);
+        }
+    }
+
+    /// The write that finished the Job went through; until the cache shows it, nothing more is done (JC-410).
+    pub fn note_finished(&mut self) {
+        self.in_flight.finish();
+    }
+
+    fn note_creation(&mut self, name: &Arc<str>, index: Option<u32>, outcome: &CallOutcome, now: Timestamp) {
+        match outcome {
+            _ if self.names.contains_key(name) => self.in_flight.pod_seen(name),
+            CallOutcome::Done => self.in_flight.created(name, now),
+            CallOutcome::Unanswered(_) => self.in_flight.creation_unanswered(name, index),
+            CallOutcome::NameTaken => self.in_flight.name_taken(name),
+            _ => self.in_flight.creation_refused(name),
+        }
+    }
+
+    fn note_removal(&mut self, pod: &PodRef, now: Timestamp) {
+        if self.pods.get(&pod.uid).is_some_and(|entry| !entry.deleting) {
+            self.in_flight.deleted(&pod.uid, now);
+        }
+        self.mark_released(&pod.uid);
+    }
+
+    fn mark_released(&mut self, uid: &Uid) {
+        if let Some(mut entry) = self.take(uid) {
+            entry.released = true;
+            self.put(uid.clone(), entry);
+        }
+    }
+}
+
+/// What plans ask for.
+impl Tally {
+    pub(super) fn pod_ref(&self, uid: &Uid) -> PodRef {
+        PodRef { name: self.pods[uid].name.clone(), uid: uid.clone() }
+    }
+
+    /// Whether the pod still has to be released.
+    pub(super) fn is_tracked(&self, uid: &Uid) -> bool {
+        self.pods.get(uid).is_some_and(|entry| self.standing(entry).fate.is_some())
+    }
+
+    pub(super) fn fate(&self, uid: &Uid) -> Option<Fate> {
+        self.pods.get(uid).and_then(|entry| self.standing(entry).fate)
+    }
+
+    /// Whether the pod is one of [`failed_counted`](Self::failed_counted).
+    pub(super) fn counts_as_failed(&self, uid: &Uid) -> bool {
+        self.pods.get(uid).is_some_and(|entry| self.standing(entry).counts_as_failed())
+    }
+
+    /// Whether a pod of the Job has that name, or one of somebody else that was in our way.
+    pub(super) fn name_taken(&self, name: &str) -> bool {
+        self.names.contains_key(name) || self.in_flight.is_blocked(name)
+    }
+
+    /// Every active pod. Linear, so only for the rare moments when many of them have to go.
+    pub(super) fn active_pods(&self) -> impl Iterator<Item = (&Uid, &Entry)> {
+        self.pods.iter().filter(|(_, entry)| entry.is_active())
+    }
+
+    /// Every pod that still has to be released, whatever its state; for Jobs that are finished.
+    pub(super) fn tracked(&self) -> impl Iterator<Item = &Key> {
+        let retained = self.indexes.retained_keys();
+        self.succeeded.iter().chain(&self.failed).chain(&self.removed).chain(&self.live).chain(retained)
+    }
+
+    pub(super) fn standing(&self, entry: &Entry) -> Standing {
+        let rules = &self.rules;
+        let index = entry.index.filter(|_| rules.indexed);
+        let live = !entry.phase.is_terminal();
+        let active = entry.is_active();
+        let action = entry.matched.as_ref().map(|found| found.action);
+        let ignored = action == Some(PolicyAction::Ignore);
+        let fate = entry.is_tracked().then(|| match entry.phase {
+            Phase::Succeeded => Fate::Succeeded,
+            _ if entry.surplus && entry.deleting => Fate::Removed,
+            Phase::Failed => Fate::Failed,
+            _ if entry.deleting && !rules.replace_only_failed => Fate::Failed,
+            _ => Fate::Live,
+        });
+        let over_limit = rules.index_limit.is_some_and(|limit| entry.failure_counts.counted >= limit);
+        Standing {
+            matches: entry.matches,
+            index,
+            index_valid: rules.index_valid(index),
+            active,
+            ready: active && entry.ready,
+            terminating: live && entry.deleting && entry.matches,
+            restarts: if matches!(entry.phase, Phase::Running | Phase::Pending) { entry.restarts_sum } else { 0 },
+            fate,
+            ignored,
+            fails_index: fate == Some(Fate::Failed)
+                && rules.index_limit.is_some()
+                && (action == Some(PolicyAction::FailIndex) || (!ignored && over_limit)),
+            fails_job: entry.phase == Phase::Failed && action == Some(PolicyAction::FailJob),
+            marked: active && entry.surplus,
+        }
+    }
+}
+
+/// Moving pods between the sets.
+impl Tally {
+    fn entry(&self, pod: &PodView, old: Option<Entry>, now: Timestamp) -> Entry {
+        let seen_before = old.is_some();
+        let (released, recorded, name, finished_before) = match old {
+            Some(old) => (old.released, old.recorded, old.name, Some(old.finished)),
+            None => (false, false, pod.name.as_str().into(), None),
+        };
+        let matched = self.rules.policy.as_ref().and_then(|policy| policy.judge(pod)).map(Box::new);
+        let mut entry = Entry {
+            name,
+            index: pod.index,
+            failure_counts: pod.failure_counts,
+            phase: pod.phase,
+            finalizer: pod.finalizer,
+            released: released && pod.finalizer,
+            deleting: pod.deleting,
+            surplus: pod.surplus,
+            matches: self.rules.keeps(&pod.labels),
+            assigned: pod.assigned,
+            ready: pod.ready,
+            recorded,
+            ready_since: pod.ready_since,
+            created: pod.created,
+            finished: pod.finished.unwrap_or(now).min(now),
+            restarts_sum: pod.restarts.sum,
+            container_restarts_max: pod.restarts.container_max,
+            sidecar_restarts_max: pod.restarts.sidecar_max,
+            matched,
+        };
+        match finished_before {
+            // The first word on when a pod ended stands, so that later updates cannot postpone its replacement.
+            Some(finished) if entry.recorded => entry.finished = finished,
+            _ => entry.recorded = self.counts_for_backoff(&entry, seen_before),
+        }
+        entry
+    }
+
+    /// Whether the pod's end belongs into the failure history, where each pod is noted once (JC-1102).
+    ///
+    /// Pods that were released before we came to know them still count, unless they were being deleted: those may be
+    /// pods that we removed ourselves.
+    fn counts_for_backoff(&self, entry: &Entry, seen_before: bool) -> bool {
+        let standing = self.standing(entry);
+        let found_ended = !seen_before && entry.phase.is_terminal() && !entry.deleting;
+        let ended = matches!(standing.fate, Some(Fate::Succeeded | Fate::Failed)) || found_ended;
+        ended && standing.matches && standing.index_valid
+    }
+
+    fn take(&mut self, uid: &Uid) -> Option<Entry> {
+        let standing = self.standing(self.pods.get(uid)?);
+        self.file(uid, standing, false);
+        self.pods.remove(uid)
+    }
+
+    fn put(&mut self, uid: Uid, entry: Entry) {
+        let standing = self.standing(&entry);
+        self.names.insert(entry.name.clone(), uid.clone());
+        self.pods.insert(uid.clone(), entry);
+        self.file(&uid, standing, true);
+    }
+
+    /// Enters the pod everywhere it belongs, or takes it out of there.
+    fn file(&mut self, uid: &Uid, standing: Standing, enter: bool) {
+        if !standing.matches {
+            set(&mut self.mismatched, uid.clone(), enter);
+            return;
+        }
+        add(&mut self.active, u32::from(standing.active), enter);
+        add(&mut self.ready, u32::from(standing.ready), enter);
+        add(&mut self.terminating, u32::from(standing.terminating), enter);
+        self.restarts = if enter { self.restarts + standing.restarts } else { self.restarts - standing.restarts };
+        add(&mut self.failed_counted, u32::from(standing.counts_as_failed()), enter);
+
+        let key = (standing.index, uid.clone());
+        match standing.fate {
+            Some(Fate::Succeeded) => set(&mut self.succeeded, key, enter),
+            Some(Fate::Failed) => set(&mut self.failed, key, enter),
+            Some(Fate::Removed) => set(&mut self.removed, key, enter),
+            Some(Fate::Live) => set(&mut self.live, key, enter),
+            None => {}
+        }
+        if standing.marked {
+            set(&mut self.marked, uid.clone(), enter);
+        }
+        if standing.active && !standing.index_valid {
+            set(&mut self.misplaced, uid.clone(), enter);
+        }
+        if standing.fails_job {
+            set(&mut self.fail_job, uid.clone(), enter);
+        }
+        if let Some(index) = standing.index.filter(|_| standing.index_valid) {
+            self.file_index(uid, index, standing, enter);
+        }
+    }
+}
+
+impl Standing {
+    fn counts_as_failed(self) -> bool {
+        self.fate == Some(Fate::Failed) && self.index_valid && !self.ignored
+    }
+}
+
+impl Entry {
+    fn is_active(&self) -> bool {
+        self.matches && !self.phase.is_terminal() && !self.deleting
+    }
+
+    fn is_tracked(&self) -> bool {
+        self.matches && self.finalizer && !self.released
+    }
+}
+
+fn set<T: Ord>(members: &mut BTreeSet<T>, member: T, enter: bool) {
+    match enter {
+        true => members.insert(member),
+        false => members.remove(&member),
+    };
+}
+
+fn add(count: &mut u32, by: u32, enter: bool) {
+    *count = if enter { *count + by } else { *count - by };
+}

@@ -1,0 +1,153 @@
+//! Counting ended pods exactly once (JC section 13): which pods are recorded now, and which lose their finalizer after.
+//!
+//! The protocol has three stages that survive a crash between any two: a status write that names the pods, the removal of
+//! their finalizers, a status write that adds them to the counters. This file chooses the pods; `plan` carries the stages.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+use std::iter::Peekable;
+
+use batch_types::index_ranges::IndexSet;
+
+use super::failure_policy::PolicyAction;
+use super::index_tally::IndexTally;
+use super::metrics::Ended;
+use super::plan::PodRef;
+use super::tally::{Fate, Key, Tally};
+use super::totals::Totals;
+use super::{Settings, Uid};
+
+/// The pods of one round.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Round {
+    /// Pods to add to the uncounted lists before anything else.
+    pub(crate) succeeded: Vec<Uid>,
+    pub(crate) failed: Vec<Uid>,
+    /// Pods to release once the status names them.
+    pub(crate) release: Vec<PodRef>,
+    /// Failures by the rule that decided about them (JC-2207).
+    pub(crate) handled: BTreeMap<PolicyAction, u64>,
+    /// Whether pods are left for the next round, because a bound was reached.
+    pub(crate) more: bool,
+}
+
+/// What a round depends on besides the pods.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Circumstances {
+    /// How the Job ends in this sync, if it does.
+    pub(crate) ending: Option<Ended>,
+    /// Whether the Job is being deleted.
+    pub(crate) deleting: bool,
+    /// Keep pods that a FailJob rule matches: the verdict they justify could not be written.
+    pub(crate) hold_fail_job: bool,
+}
+
+/// Chooses the pods of a round (JC-1305…1308).
+///
+/// Pods that the status names already come first and do not wait behind new ones: upstream stops at its bound wherever
+/// they are, which lets one of them through per sync when a crash or failed calls left the lists full.
+pub(crate) fn collect(tally: &Tally, totals: &Totals, around: Circumstances, settings: &Settings) -> Round {
+    let uncounted = &totals.uncounted;
+    let listed: BTreeSet<&Uid> = uncounted.succeeded.iter().chain(&uncounted.failed).collect();
+    let is_held = |uid: &Uid| around.hold_fail_job && tally.fail_job.contains(uid);
+
+    let mut round = Round::default();
+    let unreleased = listed.iter().filter(|uid| tally.is_tracked(uid) && !is_held(uid));
+    round.release.extend(unreleased.map(|uid| tally.pod_ref(uid)));
+    let mut recorded = round.release.len();
+    let mut new_indexes = BTreeSet::new();
+
+    let releasable = releasable(tally, totals, around);
+    for (fate, (index, uid)) in releasable.filter(|(_, (_, uid))| !listed.contains(uid) && !is_held(uid)) {
+        if recorded >= settings.uncounted_pods_max || round.release.len() >= settings.releases_max {
+            round.more = true;
+            break;
+        }
+        round.release.push(tally.pod_ref(uid));
+        match (count_as(fate, around.ending), index, &totals.indexes) {
+            _ if !tally.rules.index_valid(*index) => {}
+            // UIDs of succeeded pods of Indexed Jobs are not stored: their index is, and a set counts once.
+            (Some(Ended::Succeeded), Some(index), Some(indexes)) => {
+                recorded += usize::from(!indexes.recorded.contains(*index) && new_indexes.insert(*index));
+            }
+            (Some(Ended::Succeeded), _, _) => {
+                round.succeeded.push(uid.clone());
+                recorded += 1;
+            }
+            (Some(Ended::Failed), _, _) => {
+                let action = tally.pods[uid].matched.as_ref().map(|found| found.action);
+                if let Some(action) = action {
+                    *round.handled.entry(action).or_default() += 1;
+                }
+                if action != Some(PolicyAction::Ignore) {
+                    round.failed.push(uid.clone());
+                    recorded += 1;
+                }
+            }
+            (None, _, _) => {}
+        }
+    }
+    round
+}
+
+/// On which side a released pod counts (JC-1307). When a Job fails, pods that are not done fail with it.
+fn count_as(fate: Fate, ending: Option<Ended>) -> Option<Ended> {
+    match fate {
+        Fate::Succeeded => Some(Ended::Succeeded),
+        Fate::Failed => Some(Ended::Failed),
+        Fate::Live => ending.filter(|ended| *ended == Ended::Failed),
+        Fate::Removed => None,
+    }
+}
+
+/// The pods to release in work order (JC-1302, JC-1306).
+fn releasable<'a>(tally: &'a Tally, totals: &'a Totals, around: Circumstances) -> impl Iterator<Item = (Fate, &'a Key)> {
+    let all = around.deleting || around.ending.is_some();
+    let retained: Box<dyn Iterator<Item = &Key>> = match &totals.indexes {
+        _ if all => Box::new(tally.indexes.retained_keys()),
+        // The index succeeded or was given up, so no replacement will take over the counts of the retained pod.
+        Some(indexes) => Box::new(merge_keys(&tally.indexes, &indexes.succeeded, &indexes.failed)),
+        None => Box::new(std::iter::empty()),
+    };
+    let live = all.then_some(&tally.live).into_iter().flatten();
+    let succeeded = tally.succeeded.iter().map(|key| (Fate::Succeeded, key));
+    let failed = tally.failed.iter().map(|key| (Fate::Failed, key));
+    let retained = retained.map(|key| (Fate::Failed, key));
+    let removed = tally.removed.iter().map(|key| (Fate::Removed, key));
+    let live = live.map(|key| (Fate::Live, key));
+    merge(merge(succeeded, merge(failed, retained)), merge(removed, live))
+}
+
+fn merge_keys<'a>(
+    indexes: &'a IndexTally,
+    succeeded: &'a IndexSet,
+    failed: &'a IndexSet,
+) -> impl Iterator<Item = &'a Key> {
+    let with_fate = |key| (Fate::Failed, key);
+    let done = indexes.retained_in(succeeded).map(with_fate);
+    merge(done, indexes.retained_in(failed).map(with_fate)).map(|(_, key)| key)
+}
+
+type Item<'a> = (Fate, &'a Key);
+
+/// Two ordered sequences as one: by index, then by fate, then by UID.
+fn merge<'a>(
+    left: impl Iterator<Item = Item<'a>>,
+    right: impl Iterator<Item = Item<'a>>,
+) -> impl Iterator<Item = Item<'a>> {
+    struct Merge<L: Iterator, R: Iterator>(Peekable<L>, Peekable<R>);
+
+    impl<'a, L: Iterator<Item = Item<'a>>, R: Iterator<Item = Item<'a>>> Iterator for Merge<L, R> {
+        type Item = Item<'a>;
+
+        fn next(&mut self) -> Option<Item<'a>> {
+            let order = |(fate, (index, uid)): &Item<'a>| (*index, *fate, uid);
+            match (self.0.peek(), self.1.peek()) {
+                (Some(left), Some(right)) if order(left).cmp(&order(right)) == Ordering::Greater => self.1.next(),
+                (Some(_), _) => self.0.next(),
+                (None, _) => self.1.next(),
+            }
+        }
+    }
+    Merge(left.peekable(), right.peekable())
+}

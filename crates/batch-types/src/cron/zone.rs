@@ -1,0 +1,68 @@
+//! Time zones by name, looked up as Go's `time.LoadLocation` does (CJ-49, JA-CJ12).
+//!
+//! The system's database comes first and the one built into the binary second.
+
+use jiff::tz::TimeZone;
+
+/// Why a zone could not be loaded, in Go's words.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("unknown time zone {0}")]
+    Unknown(String),
+    /// Names that would leave the database's folder.
+    #[error("time: invalid location name")]
+    InvalidName,
+}
+
+/// A zone as schedules mean it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Zone {
+    /// `Local`: whatever zone the process that asks is in.
+    Local,
+    Named(TimeZone),
+}
+
+/// The zone of a name. Names are case-sensitive; empty means UTC.
+pub fn load(name: &str) -> Result<Zone, Error> {
+    match name {
+        "" | "UTC" => return Ok(Zone::Named(TimeZone::UTC)),
+        "Local" => return Ok(Zone::Local),
+        _ if name.contains("..") || name.starts_with(['/', '\\']) => return Err(Error::InvalidName),
+        _ => {}
+    }
+    let unknown = || Error::Unknown(name.to_owned());
+    let zone = TimeZone::get(name).map_err(|_| unknown())?;
+    // The lookup ignores case and has a name of its own for "unknown"; files do neither.
+    if zone.iana_name() != Some(name) || zone.is_unknown() {
+        return Err(unknown());
+    }
+    Ok(Zone::Named(zone))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_of_every_age_are_known() {
+        for name in [
+            "UTC", "GMT", "GMT0", "Zulu", "Europe/Rome", "America/New_York", "CST6CDT", "Etc/GMT+12", "Etc/GMT-14",
+            "Etc/UTC", "America/Argentina/ComodRivadavia", "America/North_Dakota/New_Salem", "Factory", "W-SU",
+            "Asia/Kathmandu", "Asia/Katmandu", "Europe/Kiev", "Europe/Kyiv", "US/Pacific", "Australia/Lord_Howe",
+        ] {
+            assert!(matches!(load(name), Ok(Zone::Named(_))), "{name}");
+        }
+        assert_eq!(load(""), Ok(Zone::Named(TimeZone::UTC)));
+        assert_eq!(load("Local"), Ok(Zone::Local));
+    }
+
+    #[test]
+    fn other_names_are_refused() {
+        for name in ["local", "europe/rome", "Europe/InvalidRome", " Europe/Rome", "utc", "Etc/Unknown", "+02:00", "EST5"] {
+            assert_eq!(load(name).unwrap_err().to_string(), format!("unknown time zone {name}"));
+        }
+        for name in ["../etc", "/UTC", "\\UTC"] {
+            assert_eq!(load(name).unwrap_err().to_string(), "time: invalid location name");
+        }
+    }
+}

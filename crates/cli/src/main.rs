@@ -1,0 +1,35 @@
+//! The `tally` command: reads flags and environment, wires the other crates together, talks to the terminal.
+//!
+//! Data goes to stdout, everything else to stderr. Exit codes are in [`failure::Exit`].
+
+mod arguments;
+mod environment;
+mod failure;
+mod kubeconfig;
+mod logging;
+mod parts;
+mod server;
+mod shutdown;
+mod up;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::arguments::{Arguments, Command};
+use crate::environment::Environment;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let environment = Environment::read();
+    logging::start(arguments.verbose, &environment);
+    let done = match arguments.command {
+        Command::Up(options) => up::run(options, &environment),
+        Command::Version(options) => version::run(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

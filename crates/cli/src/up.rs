@@ -1,0 +1,116 @@
+//! `tally up`: the whole control plane of one machine, in the foreground.
+
+use std::fs::DirBuilder;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{self, Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use batch_types::gates::Gates;
+use rustix::fs::{Access, access};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::runtime;
+
+use crate::arguments::Up;
+use crate::environment::Environment;
+use crate::failure::Failure;
+use crate::kubeconfig;
+use crate::parts::{Available, Controllers, Parts};
+use crate::server::{KUBERNETES_VERSION, Server};
+use crate::shutdown::Signals;
+use crate::version::VERSION;
+
+/// The parts this version has.
+const AVAILABLE: Available = Available { controllers: &[], nodes: &[] };
+
+/// After the server has drained, stray background work gets this long before the process ends without it.
+const RUNTIME_END: Duration = Duration::from_millis(200);
+
+/// What `up` was asked to do, with nothing left to decide.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) data: PathBuf,
+    pub(crate) listen: SocketAddr,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) gates: Gates,
+    pub(crate) parts: Parts,
+    /// The choice of parts was left to this version, and it has none.
+    pub(crate) runs_nothing_yet: bool,
+}
+
+pub(crate) fn run(options: Up, environment: &Environment) -> Result<(), Failure> {
+    let settings = settings(options, environment)?;
+    raise_file_limit();
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build().context("start the async runtime")?;
+    let done = runtime.block_on(serve(&settings));
+    runtime.shutdown_timeout(RUNTIME_END);
+    done
+}
+
+fn settings(options: Up, environment: &Environment) -> Result<Settings, Failure> {
+    let left_to_us = options.controllers == Controllers::default() && options.node.is_none();
+    let parts = AVAILABLE
+        .choose(&options.controllers, options.node)
+        .map_err(|missing| Failure::usage(missing).hint("leave the flag out to run all that this version has"))?;
+    let data = options.data.or_else(|| environment.data_dir()).ok_or_else(|| {
+        Failure::usage(anyhow!("there is no user's data directory: `HOME` is not set"))
+            .hint("pass one with `--data DIR`")
+    })?;
+    let absolute =
+        |path: &Path| path::absolute(path).with_context(|| format!("find the absolute path of `{}`", path.display()));
+    let data = absolute(&data)?;
+    let kubeconfig = match options.kubeconfig_out {
+        Some(path) => absolute(&path)?,
+        None => data.join("kubeconfig"),
+    };
+    let runs_nothing_yet = left_to_us && parts == Parts::NOTHING;
+    Ok(Settings { data, listen: options.listen, kubeconfig, gates: options.feature_gates, parts, runs_nothing_yet })
+}
+
+async fn serve(settings: &Settings) -> Result<(), Failure> {
+    // Before anything is opened, so that a signal during start-up ends in order too.
+    let signals = Signals::listen().context("listen for signals")?;
+    prepare_data_dir(&settings.data)?;
+    let server = Server::start(settings).await?;
+    kubeconfig::write(&settings.kubeconfig, server.address(), server.identity())?;
+    announce(settings, server.address());
+    server.run(signals.first()).await
+}
+
+fn prepare_data_dir(data: &Path) -> Result<(), Failure> {
+    let failure = |error: anyhow::Error| {
+        Failure::new(error.context(format!("use the data directory `{}`", data.display())))
+            .hint("pass a directory you may write to with `--data DIR`")
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(|error| failure(error.into()))?;
+    access(data, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).map_err(|error| failure(error.into()))
+}
+
+/// The one line on stdout. The whole of it can be pasted into a shell.
+fn announce(settings: &Settings, address: SocketAddr) {
+    let kubeconfig = kubeconfig::shell_word(&settings.kubeconfig);
+    let url = kubeconfig::server_url(address);
+    if settings.runs_nothing_yet {
+        eprintln!("note: this version stores and serves Jobs; it does not run them yet");
+    }
+    let mut stdout = std::io::stdout().lock();
+    // Nobody may be reading; the server serves all the same.
+    let _ = writeln!(
+        stdout,
+        "export KUBECONFIG={kubeconfig} # tally {VERSION} ready at {url}, behaves as Kubernetes {KUBERNETES_VERSION}"
+    );
+    let _ = stdout.flush();
+}
+
+/// Each connection and each table of the store takes a file descriptor, and the usual soft limit of 1,024 is for
+/// programs that use select(2).
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current != limit.maximum
+        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
+    {
+        tracing::debug!(%error, "raise the limit of open files");
+    }
+}

@@ -1,0 +1,149 @@
+//! kube-rs over HTTPS: typed calls, watcher and reflector, as a controller built on it uses them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use kube::runtime::reflector::{self, ObjectRef};
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+use testkit::Tally;
+use tokio::time::timeout;
+
+/// Far longer than anything here takes; a test that needs it has failed.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn start(data: &Path) -> Tally {
+    let binary = Path::new(env!("CARGO_BIN_EXE_tally"));
+    Tally::start(binary, data, &["--node", "none", "--controllers", "none"]).unwrap()
+}
+
+async fn server() -> (Tally, Client, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let server = start(dir.path());
+    let client = server.client().await.unwrap();
+    (server, client, dir)
+}
+
+#[tokio::test]
+async fn a_job_lives_through_every_verb() {
+    let (_server, client, _dir) = server().await;
+    let jobs: Api<Job> = Api::default_namespaced(client);
+    let created = jobs.create(&PostParams::default(), &testkit::job("pi")).await.unwrap();
+    assert_eq!(created.spec.as_ref().unwrap().backoff_limit, Some(6));
+
+    let patch = json!({ "spec": { "parallelism": 3 } });
+    let params = PatchParams::default();
+    for patch in [Patch::Strategic(&patch), Patch::Merge(&patch)] {
+        let patched = jobs.patch("pi", &params, &patch).await.unwrap();
+        assert_eq!(patched.spec.unwrap().parallelism, Some(3));
+    }
+    let mut current = jobs.get("pi").await.unwrap();
+    current.labels_mut().insert("tier".to_owned(), "back".to_owned());
+    let replaced = jobs.replace("pi", &PostParams::default(), &current).await.unwrap();
+    let conflict = jobs.replace("pi", &PostParams::default(), &current).await.unwrap_err();
+    assert!(matches!(conflict, kube::Error::Api(status) if status.is_conflict()));
+
+    let listed = jobs.list(&ListParams::default().labels("tier=back")).await.unwrap();
+    assert_eq!(listed.items, [replaced]);
+    let background = DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
+    assert!(jobs.delete("pi", &background).await.unwrap().is_right(), "gone at once");
+    assert_eq!(jobs.get_opt("pi").await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn metadata_only_and_cluster_wide_lists_work() {
+    let (_server, client, _dir) = server().await;
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    jobs.create(&PostParams::default(), &testkit::job("pi")).await.unwrap();
+    let everywhere: Api<Job> = Api::all(client);
+    let listed = everywhere.list_metadata(&ListParams::default()).await.unwrap();
+    let names: Vec<String> = listed.items.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["pi"]);
+}
+
+#[tokio::test]
+async fn a_reflector_follows_creation_change_and_deletion() {
+    let (_server, client, _dir) = server().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    for number in 0..3 {
+        maps.create(&PostParams::default(), &testkit::config_map(&format!("m-{number}"), "old")).await.unwrap();
+    }
+    // Pages of one: the initial list has to follow continue tokens.
+    let config = watcher::Config::default().page_size(1);
+    let (store, writer) = reflector::store();
+    let mut events = std::pin::pin!(watcher(maps.clone(), config).reflect(writer).applied_objects());
+    while store.state().iter().filter(|map| map.name_any().starts_with("m-")).count() < 3 {
+        timeout(PATIENCE, events.try_next()).await.unwrap().unwrap();
+    }
+
+    let patch = json!({ "data": { "value": "new" } });
+    maps.patch("m-1", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    loop {
+        let changed = timeout(PATIENCE, events.try_next()).await.unwrap().unwrap().expect("watchers do not end");
+        if changed.name_any() == "m-1" && changed.data.as_ref().is_some_and(|data| data["value"] == "new") {
+            break;
+        }
+    }
+    maps.delete("m-2", &DeleteParams::default()).await.unwrap();
+    maps.create(&PostParams::default(), &testkit::config_map("last", "")).await.unwrap();
+    while timeout(PATIENCE, events.try_next()).await.unwrap().unwrap().expect("watchers do not end").name_any() != "last" {}
+    let reference = |name: &str| ObjectRef::<ConfigMap>::new(name).within("default");
+    assert_eq!(store.get(&reference("m-1")).unwrap().data.as_ref().unwrap()["value"], "new");
+    assert!(store.get(&reference("m-2")).is_none(), "the deletion came before the last creation");
+}
+
+#[tokio::test]
+async fn a_watcher_streams_its_initial_list() {
+    let (_server, client, _dir) = server().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    maps.create(&PostParams::default(), &testkit::config_map("there", "")).await.unwrap();
+    let mut events = std::pin::pin!(watcher(maps, watcher::Config::default().streaming_lists()));
+    let mut names = Vec::new();
+    loop {
+        match timeout(PATIENCE, events.try_next()).await.unwrap().unwrap().expect("watchers do not end") {
+            watcher::Event::InitApply(map) => names.push(map.name_any()),
+            watcher::Event::InitDone => break,
+            _ => {}
+        }
+    }
+    assert!(names.contains(&"there".to_owned()), "{names:?}");
+}
+
+#[tokio::test]
+async fn a_watcher_survives_a_restart_of_the_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = start(dir.path());
+    // A port of its own, so that the second server can be found at the same address.
+    let url = first.client().await.unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(url);
+    maps.create(&PostParams::default(), &testkit::config_map("before", "")).await.unwrap();
+    let listed = maps.list(&ListParams::default()).await.unwrap();
+    let version = listed.metadata.resource_version.unwrap();
+    maps.create(&PostParams::default(), &testkit::config_map("between", "")).await.unwrap();
+    first.kill().unwrap();
+
+    // The watch goes on from a version that the dead server gave out.
+    let second = start(dir.path());
+    let maps: Api<ConfigMap> = Api::default_namespaced(second.client().await.unwrap());
+    let events = maps.watch(&Default::default(), &version).await.unwrap();
+    let mut events = std::pin::pin!(events);
+    let event = timeout(PATIENCE, events.next()).await.unwrap().unwrap().unwrap();
+    assert!(matches!(event, kube::api::WatchEvent::Added(map) if map.name_any() == "between"));
+}
+
+#[tokio::test]
+async fn a_wrong_token_is_unauthorized() {
+    let (server, _client, dir) = server().await;
+    let token = std::fs::read_to_string(dir.path().join("token")).unwrap();
+    let kubeconfig = std::fs::read_to_string(server.kubeconfig()).unwrap().replace(token.trim(), &"0".repeat(64));
+    let wrong = dir.path().join("wrong");
+    std::fs::write(&wrong, kubeconfig).unwrap();
+    let maps: Api<ConfigMap> = Api::default_namespaced(testkit::client_for(&wrong).await.unwrap());
+    let error = maps.list(&ListParams::default()).await.unwrap_err();
+    assert!(matches!(&error, kube::Error::Api(status) if status.code == 401), "{error}");
+}

@@ -1,0 +1,188 @@
+//! `tally up` as a person meets it: what it prints, how it fails, how it ends.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use expect_test::{Expect, expect};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::{ListParams, PostParams, WatchParams};
+use rustix::process::Signal;
+use testkit::Tally;
+
+/// What `tally up` promises.
+const STOPS_WITHIN: Duration = Duration::from_secs(2);
+
+fn binary() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_tally"))
+}
+
+fn tally(arguments: &[&str]) -> Output {
+    Command::new(binary()).args(arguments).env_remove("RUST_LOG").output().expect("run tally")
+}
+
+/// Checks the exit code and stderr, with the temporary directory and process ids filtered.
+fn check_failure(output: &Output, dir: &Path, code: i32, stderr: Expect) {
+    let mut text = String::from_utf8_lossy(&output.stderr).replace(&dir.display().to_string(), "DIR");
+    if let Some((before, after)) = text.split_once("process ") {
+        text = format!("{before}process {}", after.trim_start_matches(|c: char| c.is_ascii_digit()));
+    }
+    stderr.assert_eq(&text);
+    assert_eq!(output.status.code(), Some(code));
+    assert!(output.stdout.is_empty(), "failures print nothing on stdout");
+}
+
+#[test]
+fn version_names_tally_and_kubernetes() {
+    let output = tally(&["version"]);
+    expect![[r"
+        tally v0.1.0
+        Kubernetes v1.36.4
+    "]]
+    .assert_eq(&String::from_utf8_lossy(&output.stdout));
+    let json = tally(&["version", "--output", "json"]).stdout;
+    assert_eq!(String::from_utf8_lossy(&json), "{\"version\":\"v0.1.0\",\"kubernetesVersion\":\"v1.36.4\"}\n");
+}
+
+#[tokio::test]
+async fn the_ready_line_can_be_pasted_and_the_kubeconfig_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Tally::start(binary(), &dir.path().join("data"), &[]).unwrap();
+    let kubeconfig = dir.path().join("data/kubeconfig");
+    let line = server.ready_line();
+    assert!(line.starts_with(&format!("export KUBECONFIG={} # tally v0.1.0 ", kubeconfig.display())), "{line}");
+    assert_eq!(fs::metadata(&kubeconfig).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(dir.path().join("data")).unwrap().permissions().mode() & 0o777, 0o700);
+
+    let version = server.client().await.unwrap().apiserver_version().await.unwrap();
+    assert_eq!(version.git_version, "v1.36.4", "as `tally version` says");
+    let token = fs::read_to_string(dir.path().join("data/token")).unwrap();
+    assert!(!server.stderr().contains(token.trim()), "the token is never logged");
+}
+
+#[tokio::test]
+async fn objects_credentials_and_authority_survive_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = Tally::start(binary(), dir.path(), &[]).unwrap();
+    let jobs: Api<Job> = Api::default_namespaced(first.client().await.unwrap());
+    let created = jobs.create(&PostParams::default(), &testkit::job("kept")).await.unwrap();
+    let before = fs::read_to_string(first.kubeconfig()).unwrap();
+    assert!(first.stop(STOPS_WITHIN).unwrap().success());
+
+    let second = Tally::start(binary(), dir.path(), &[]).unwrap();
+    let jobs: Api<Job> = Api::default_namespaced(second.client().await.unwrap());
+    assert_eq!(jobs.get("kept").await.unwrap(), created);
+    // The port is another one; everything else a client holds is the same.
+    let without_server = |text: &str| text.lines().filter(|line| !line.contains("server:")).collect::<String>();
+    assert_eq!(without_server(&before), without_server(&fs::read_to_string(second.kubeconfig()).unwrap()));
+}
+
+#[tokio::test]
+async fn signals_end_it_in_time_with_a_watch_open() {
+    for signal in [Signal::TERM, Signal::INT] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut server = Tally::start(binary(), dir.path(), &[]).unwrap();
+        let namespaces: Api<Namespace> = Api::all(server.client().await.unwrap());
+        let listed = namespaces.list(&ListParams::default()).await.unwrap();
+        let version = listed.metadata.resource_version.unwrap();
+        let _watch = namespaces.watch(&WatchParams::default(), &version).await.unwrap();
+        let begin = Instant::now();
+        server.signal(signal).unwrap();
+        let status = server.wait(STOPS_WITHIN).unwrap();
+        assert_eq!(status.code(), Some(0), "{signal:?} after {:?}", begin.elapsed());
+        assert_eq!(server.stderr().matches("error").count(), 0, "{}", server.stderr());
+    }
+}
+
+#[test]
+fn a_second_server_on_the_same_data_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().to_str().unwrap();
+    let _first = Tally::start(binary(), dir.path(), &[]).unwrap();
+    check_failure(&tally(&["up", "--data", data, "--listen", "127.0.0.1:0"]), dir.path(), 1, expect![[r"
+        error: open the store in `DIR/store`
+          caused by: `DIR/store` is in use by process 
+
+        hint: another tally has it: end that process, or pass another directory with `--data DIR`
+    "]]);
+}
+
+#[test]
+fn a_busy_port_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().to_str().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut output = tally(&["up", "--data", data, "--listen", &address]);
+    output.stderr = String::from_utf8_lossy(&output.stderr).replace(&address, "127.0.0.1:PORT").into_bytes();
+    check_failure(&output, dir.path(), 1, expect![[r"
+        error: listen on `127.0.0.1:PORT`
+          caused by: Address already in use (os error 98)
+
+        hint: end the program that uses the port, or take any free one with `--listen 127.0.0.1:0`
+    "]]);
+}
+
+#[test]
+fn an_unusable_directory_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    // A file in the way refuses everybody; permissions would not refuse root.
+    fs::write(dir.path().join("file"), "").unwrap();
+    let data = dir.path().join("file/data");
+    check_failure(&tally(&["up", "--data", data.to_str().unwrap()]), dir.path(), 1, expect![[r"
+        error: use the data directory `DIR/file/data`
+          caused by: Not a directory (os error 20)
+
+        hint: pass a directory you may write to with `--data DIR`
+    "]]);
+}
+
+#[test]
+fn somebody_elses_kubeconfig_is_not_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config");
+    fs::write(&config, "kind: Config\n").unwrap();
+    let (data, config) = (dir.path().join("data"), config.to_str().unwrap());
+    let data = data.to_str().unwrap();
+    let output = tally(&["up", "--data", data, "--listen", "127.0.0.1:0", "--kubeconfig-out", config]);
+    check_failure(&output, dir.path(), 1, expect![[r"
+        error: `DIR/config` exists and was not written by tally
+
+        hint: pass a new file; `KUBECONFIG=one:two` makes kubectl read several
+    "]]);
+}
+
+#[test]
+fn parts_that_do_not_exist_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    check_failure(&tally(&["up", "--controllers", "*,job"]), dir.path(), 2, expect![[r"
+        error: this version of tally has no controller `job` yet
+
+        hint: leave the flag out to run all that this version has
+    "]]);
+    check_failure(&tally(&["up", "--node", "process"]), dir.path(), 2, expect![[r"
+        error: this version of tally has no node `process` yet
+
+        hint: leave the flag out to run all that this version has
+    "]]);
+    for wrong in [["--controllers", "jobs"], ["--feature-gates", "Nope=true"], ["--listen", "6443"]] {
+        let output = tally(&["up", wrong[0], wrong[1]]);
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: invalid value"), "{wrong:?}");
+    }
+}
+
+#[test]
+fn without_a_home_the_data_directory_must_be_named() {
+    let output = Command::new(binary()).arg("up").env_remove("HOME").env_remove("XDG_DATA_HOME").output().unwrap();
+    check_failure(&output, Path::new("-"), 2, expect![[r"
+        error: there is no user's data directory: `HOME` is not set
+
+        hint: pass one with `--data DIR`
+    "]]);
+}

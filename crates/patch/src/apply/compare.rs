@@ -1,0 +1,213 @@
+//! What changed between two objects, as sets of fields. Follows `typed/compare.go`.
+//!
+//! Runs on every write, so parts that are equal cost one comparison and no allocation.
+
+use api_schema::{ListType, Shape, Type};
+use serde_json::Value;
+
+use super::field_set::{FieldSet, attach};
+use super::typed::{Typed, equal};
+use super::{Object, element};
+
+/// The difference between a left and a right object. No field is in both sets.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    /// Fields that the right object has and the left one has not, or has with another value. Upstream keeps the two
+    /// apart, but nothing asks which of them a field is in.
+    pub(super) changed: FieldSet,
+    /// Fields that only the left object has.
+    pub(super) removed: FieldSet,
+}
+
+/// Compares two objects of the same type, without the fields at the paths in `skip` and below them.
+///
+/// An error is about list items without an identity, which no valid object has.
+pub(super) fn compare(ty: &'static Type, left: &Value, right: &Value, skip: &[&[&str]]) -> Result<Comparison, String> {
+    let nothing = Object::new();
+    let left = left.as_object().unwrap_or(&nothing);
+    let right = right.as_object().unwrap_or(&nothing);
+    let mut root = Differences::default();
+    root.members(left, right, Typed::root(ty), skip)?;
+    Ok(Comparison { changed: FieldSet::trusted(root.changed), removed: FieldSet::trusted(root.removed) })
+}
+
+/// The two sets for what is below one node.
+#[derive(Default)]
+struct Differences {
+    changed: Object,
+    removed: Object,
+}
+
+/// What happened to a node itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Same,
+    Changed,
+    Removed,
+}
+
+impl Differences {
+    /// Looks at one node, `None` where a side does not have it, and collects what is below it.
+    fn node(
+        &mut self,
+        left: Option<&Value>,
+        right: Option<&Value>,
+        typed: Typed,
+        skip: &[&[&str]],
+    ) -> Result<Fate, String> {
+        match typed {
+            Typed::Struct { atomic: false, .. } | Typed::Map { atomic: false, .. } => {
+                let nothing = Object::new();
+                let left_members = left.and_then(Value::as_object).unwrap_or(&nothing);
+                let right_members = right.and_then(Value::as_object).unwrap_or(&nothing);
+                if left_members.is_empty() && right_members.is_empty() {
+                    return Ok(leaf(left, right));
+                }
+                self.members(left_members, right_members, typed, skip)?;
+            }
+            Typed::List { items, kind: kind @ (ListType::Set | ListType::Map(_)) } => {
+                let left_items = left.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                let right_items = right.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+                if left_items.is_empty() && right_items.is_empty() {
+                    return Ok(leaf(left, right));
+                }
+                self.items(left_items, right_items, items, kind)?;
+            }
+            _ => return Ok(leaf(left, right)),
+        }
+        Ok(match (left, right) {
+            (None, _) => Fate::Changed,
+            (_, None) => Fate::Removed,
+            _ => Fate::Same,
+        })
+    }
+
+    fn members(&mut self, left: &Object, right: &Object, typed: Typed, skip: &[&[&str]]) -> Result<(), String> {
+        if left.is_empty() {
+            self.changed = Object::with_capacity(right.len() + 1);
+        }
+        let mut in_step = left.iter().peekable();
+        let mut shared = 0;
+        for (name, value) in right {
+            let other = match in_step.next_if(|(other, _)| *other == name) {
+                Some((_, other)) => Some(other),
+                None => left.get(name),
+            };
+            shared += usize::from(other.is_some());
+            self.member(name, other, Some(value), typed, skip)?;
+        }
+        if shared < left.len() {
+            for (name, value) in left.iter().filter(|(name, _)| !right.contains_key(*name)) {
+                self.member(name, Some(value), None, typed, skip)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn member(
+        &mut self,
+        name: &str,
+        left: Option<&Value>,
+        right: Option<&Value>,
+        typed: Typed,
+        skip: &[&[&str]],
+    ) -> Result<(), String> {
+        if skip.contains(&&[name][..]) || same(left, right) {
+            return Ok(());
+        }
+        // Objects are decoded before they come here, so a member that the type does not know is nobody's.
+        let Some(typed) = typed.member(name) else { return Ok(()) };
+        let skip_below: Vec<&[&str]> =
+            skip.iter().filter(|path| path.first() == Some(&name)).map(|path| &path[1..]).collect();
+        let mut below = Self::default();
+        let fate = below.node(left, right, typed, &skip_below)?;
+        self.attach(below, fate, || element::field(name));
+        Ok(())
+    }
+
+    fn items(&mut self, left: &[Value], right: &[Value], items: &'static Shape, kind: &ListType) -> Result<(), String> {
+        let mut all = Vec::with_capacity(left.len() + right.len());
+        for (is_left, item) in left.iter().map(|item| (true, item)).chain(right.iter().map(|item| (false, item))) {
+            all.push((element::of_item(item, kind, items)?, is_left, item));
+        }
+        // Stable: within an identity the left items come first, each side in its order.
+        all.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+        for group in all.chunk_by(|(one, ..), (other, ..)| one == other) {
+            let (left, right) = group.split_at(group.iter().take_while(|(_, is_left, _)| *is_left).count());
+            self.item(&group[0].0, left, right, Typed::of_element(items))?;
+        }
+        Ok(())
+    }
+
+    /// All items with one identity. If there are several on a side, which updates may bring in, the identity stands for
+    /// all of them and they are compared as a whole.
+    fn item(&mut self, step: &str, left: &[Item<'_>], right: &[Item<'_>], typed: Typed) -> Result<(), String> {
+        let mut below = Self::default();
+        match (left.len(), right.len()) {
+            (0 | 1, 0 | 1) => {
+                let (left, right) = (first_item(left), first_item(right));
+                if !same(left, right) {
+                    let fate = below.node(left, right, typed, &[])?;
+                    self.attach(below, fate, || step.to_owned());
+                }
+            }
+            (2.., 2..) => {
+                let unchanged =
+                    left.len() == right.len() && left.iter().zip(right).all(|((_, _, l), (_, _, r))| equal(l, r));
+                attach(&mut self.changed, step.to_owned(), Object::new(), !unchanged);
+            }
+            (2.., _) => {
+                if let Some(right) = first_item(right) {
+                    let fate = below.node(None, Some(right), typed, &[])?;
+                    self.attach(below, fate, || step.to_owned());
+                }
+                attach(&mut self.removed, step.to_owned(), Object::new(), true);
+            }
+            (_, 2..) => {
+                if let Some(left) = first_item(left) {
+                    let fate = below.node(Some(left), None, typed, &[])?;
+                    self.attach(below, fate, || step.to_owned());
+                }
+                attach(&mut self.changed, step.to_owned(), Object::new(), true);
+            }
+        }
+        Ok(())
+    }
+
+    fn attach(&mut self, below: Self, fate: Fate, step: impl FnOnce() -> String) {
+        let changed = fate == Fate::Changed || !below.changed.is_empty();
+        let removed = fate == Fate::Removed || !below.removed.is_empty();
+        if !changed && !removed {
+            return;
+        }
+        let step = step();
+        if changed && removed {
+            attach(&mut self.changed, step.clone(), below.changed, fate == Fate::Changed);
+            attach(&mut self.removed, step, below.removed, fate == Fate::Removed);
+        } else if changed {
+            attach(&mut self.changed, step, below.changed, fate == Fate::Changed);
+        } else {
+            attach(&mut self.removed, step, below.removed, fate == Fate::Removed);
+        }
+    }
+}
+
+/// A list item with its identity; true if it is the left side's.
+type Item<'a> = (String, bool, &'a Value);
+
+fn first_item<'a>(side: &[Item<'a>]) -> Option<&'a Value> {
+    side.first().map(|(_, _, item)| *item)
+}
+
+fn same(left: Option<&Value>, right: Option<&Value>) -> bool {
+    matches!((left, right), (Some(left), Some(right)) if equal(left, right))
+}
+
+fn leaf(left: Option<&Value>, right: Option<&Value>) -> Fate {
+    match (left, right) {
+        (None, _) => Fate::Changed,
+        (_, None) => Fate::Removed,
+        (Some(left), Some(right)) if !equal(left, right) => Fate::Changed,
+        _ => Fate::Same,
+    }
+}

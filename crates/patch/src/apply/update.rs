@@ -1,0 +1,102 @@
+//! Ownership after a write that is not an apply: whoever changes a field owns it (AS-134).
+
+use api_schema::Type;
+use serde_json::Value;
+
+use super::Manager;
+use super::compare::compare;
+use super::field_set::FieldSet;
+use super::managers::{self, Entry, NEVER_OWNED, Operation};
+use super::typed::{self, equal};
+
+/// Brings `metadata.managedFields` of `new` up to date with what differs from `live` (`None` on create).
+///
+/// Call it with the decoded and defaulted new object, before admission and strategy change it (AS-86). The live
+/// entries are the base; entries that a client sent to the main endpoint take their place, and an empty list or
+/// `[{}]` forgets them all (AS-136), so a decoder must not drop that empty list: see [`resets_managed_fields`].
+///
+/// Never fails, like upstream's `UpdateNoErrors`: an object whose list items cannot be told apart is left without
+/// `managedFields`.
+pub fn update_managed_fields(ty: &'static Type, live: Option<&Value>, new: &mut Value, manager: &Manager<'_>) {
+    let given = take(new);
+    let entries = base(live, given, manager.subresource);
+    if entries.is_empty() && live.is_some() {
+        return;
+    }
+    let entries = match live {
+        Some(live) => record(ty, live, new, entries, manager),
+        None => record(ty, &typed::empty(ty), new, entries, manager),
+    };
+    managers::encode(new, entries.unwrap_or_default());
+}
+
+/// Whether an object, as a client sent it, asks to forget who owns what (AS-136).
+pub fn resets_managed_fields(object: &Value) -> bool {
+    managers::of(object).is_some_and(is_reset)
+}
+
+fn is_reset(list: &Value) -> bool {
+    match list.as_array().map(Vec::as_slice) {
+        Some([]) => true,
+        Some([Value::Object(only)]) => only.values().all(Value::is_null),
+        _ => false,
+    }
+}
+
+/// Takes the entries out of an object, since they must not own themselves.
+fn take(object: &mut Value) -> Option<Value> {
+    object.get_mut("metadata")?.as_object_mut()?.shift_remove("managedFields")
+}
+
+/// The entries to start from. A list that does not read falls back to the live one, which is always readable.
+fn base(live: Option<&Value>, given: Option<Value>, subresource: &str) -> Vec<Entry> {
+    let stored = live.and_then(managers::of);
+    match (given, stored) {
+        (Some(given), Some(stored)) if equal(&given, stored) => managers::decode(given, true).unwrap_or_default(),
+        (Some(given), _) if subresource.is_empty() && is_reset(&given) => Vec::new(),
+        (Some(given), stored) if subresource.is_empty() => match managers::decode(given, false) {
+            Ok(entries) if !entries.is_empty() => entries,
+            _ => decode_stored(stored),
+        },
+        (_, stored) => decode_stored(stored),
+    }
+}
+
+fn decode_stored(stored: Option<&Value>) -> Vec<Entry> {
+    stored.and_then(|stored| managers::decode(stored.clone(), true).ok()).unwrap_or_default()
+}
+
+/// The entries after `manager` turned `live` into `new`.
+pub(super) fn record(
+    ty: &'static Type,
+    live: &Value,
+    new: &Value,
+    mut entries: Vec<Entry>,
+    manager: &Manager<'_>,
+) -> Result<Vec<Entry>, String> {
+    let difference = compare(ty, live, new, &not_owned_through(manager))?;
+    let mut own = Entry::new(manager, Operation::Update, FieldSet::new());
+    for entry in entries.iter_mut().filter(|entry| entry.api_version == manager.api_version) {
+        if !entry.is_same_manager(&own) {
+            entry.fields.subtract(&difference.changed);
+        }
+        entry.fields.subtract(&difference.removed);
+    }
+    if !difference.changed.is_empty() {
+        if let Some(at) = entries.iter().position(|entry| entry.is_same_manager(&own)) {
+            own = entries.swap_remove(at);
+        }
+        if own.fields.union(difference.changed) {
+            own.fields.sort();
+        }
+        own.time = Some(manager.now.to_owned());
+        entries.push(own);
+    }
+    entries.retain(|entry| !entry.fields.is_empty());
+    Ok(managers::cap(entries))
+}
+
+/// Fields that are nobody's, or that this endpoint resets (AS-133).
+pub(super) fn not_owned_through<'a>(manager: &Manager<'a>) -> Vec<&'a [&'a str]> {
+    NEVER_OWNED.iter().chain(manager.reset_fields).copied().collect()
+}

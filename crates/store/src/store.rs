@@ -1,0 +1,172 @@
+//! The handle that everything else is reached through.
+
+use crate::list::{List, ListQuery, ReadError, list};
+use crate::queue::Queue;
+use crate::recovery::{OpenError, recover};
+use crate::shared::Shared;
+use crate::window::Window;
+use crate::writer::Writer;
+use crate::{
+    Backend, CommitError, Committed, Derive, Entry, FjallBackend, FjallOptions, MemoryBackend, Options, Revision,
+    Transaction, Watch,
+};
+use parking_lot::{Mutex, RwLock};
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// An open store. Cheap to clone; the last handle closes it.
+pub struct Store<A> {
+    handle: Arc<Handle<A>>,
+}
+
+/// Ends and awaits the writer thread when the last handle goes.
+struct Handle<A> {
+    shared: Arc<Shared<A>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Sizes worth a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stats {
+    pub revision: Revision,
+    /// History begins here.
+    pub compacted: Revision,
+    /// Keys that exist.
+    pub keys: usize,
+    /// Events kept in memory, and their bytes.
+    pub recent_events: usize,
+    pub recent_bytes: usize,
+}
+
+impl<A: Send + Sync + 'static> Store<A> {
+    /// Opens the store in a directory, creating it if there is none. Blocks while everything is read and checked.
+    pub fn open_directory(path: &Path, options: Options, derive: Derive<A>) -> Result<Self, OpenError> {
+        let backend = FjallBackend::open(path, &FjallOptions::default())
+            .map_err(|source| OpenError::Backend { place: format!("`{}`", path.display()), source })?;
+        Self::open(backend, options, derive)
+    }
+
+    /// A store that is gone when it is closed.
+    pub fn open_in_memory(options: Options, derive: Derive<A>) -> Result<Self, OpenError> {
+        Self::open(MemoryBackend::default(), options, derive)
+    }
+
+    /// Opens the store that `backend` holds.
+    pub fn open(backend: impl Backend, options: Options, derive: Derive<A>) -> Result<Self, OpenError> {
+        let index = recover(&backend, &derive, options.recent)?;
+        let window = Window::new(options.history, options.clock.now(), index.revision);
+        tracing::info!(revision = index.revision, compacted = index.compacted, "opened the store");
+        let shared = Arc::new(Shared {
+            revision: watch::Sender::new(index.revision),
+            index: RwLock::new(index),
+            backend: Box::new(backend),
+            queue: Queue::new(),
+            derive,
+            clock: options.clock,
+            failure: OnceLock::new(),
+        });
+        let writer = Writer::new(shared.clone(), window);
+        let thread = std::thread::Builder::new()
+            .name("store-writer".into())
+            .spawn(move || writer.run())
+            .map_err(|source| OpenError::Thread { source })?;
+        Ok(Self { handle: Arc::new(Handle { shared, writer: Mutex::new(Some(thread)) }) })
+    }
+
+    /// Watches the changes under `prefix` after `from`. A `from` that is not reached yet is accepted; nothing up to it
+    /// will be delivered (AS-100).
+    pub fn watch(&self, prefix: &str, from: Revision) -> Result<Watch<A>, ReadError> {
+        Watch::open(&self.handle.shared, prefix, from)
+    }
+}
+
+impl<A> Store<A> {
+    /// Commits a transaction: returns when it is durable and visible, or did not happen.
+    ///
+    /// Dropping the future does not undo a transaction that is queued already.
+    pub async fn commit(&self, transaction: Transaction) -> Result<Committed<A>, CommitError<A>> {
+        transaction.validate().map_err(|reason| CommitError::Invalid { reason })?;
+        let shared = &self.handle.shared;
+        let gone = || match shared.failure.get() {
+            Some(reason) => CommitError::Failed { reason: reason.clone() },
+            None => CommitError::Closed,
+        };
+        let answered = shared.queue.commit(transaction).await.map_err(|_| gone())?;
+        answered.await.map_err(|_| gone())?
+    }
+
+    /// The current version of `key`.
+    pub fn get(&self, key: &str) -> Option<Arc<Entry<A>>> {
+        self.handle.shared.index.read().live(key).cloned()
+    }
+
+    /// Entries under a prefix, in order. Current ones come from memory; `at` an older revision may read from disk.
+    pub fn list(&self, query: &ListQuery<'_>) -> Result<List<A>, ReadError> {
+        list(&self.handle.shared, query)
+    }
+
+    /// The newest revision: durable, visible, and delivered to watchers as fast as they read.
+    pub fn revision(&self) -> Revision {
+        self.handle.shared.index.read().revision
+    }
+
+    /// The oldest revision that can be listed at or watched from.
+    pub fn compacted_revision(&self) -> Revision {
+        self.handle.shared.index.read().compacted
+    }
+
+    /// Waits until the store has reached `revision`, at most for `timeout`; returns the revision it is at then.
+    pub async fn wait_for_revision(&self, revision: Revision, timeout: Duration) -> Result<Revision, ReadError> {
+        let mut reached = self.handle.shared.revision.subscribe();
+        let waited = tokio::time::timeout(timeout, reached.wait_for(|current| *current >= revision)).await;
+        match waited {
+            Ok(Ok(current)) => Ok(*current),
+            Ok(Err(_)) => Err(ReadError::Closed),
+            Err(_) => Err(ReadError::Future { requested: revision, current: self.revision() }),
+        }
+    }
+
+    /// Compacts up to `revision` now, whatever the limits; returns the compaction point reached.
+    pub async fn compact(&self, revision: Revision) -> Result<Revision, ReadError> {
+        let answered = self.handle.shared.queue.compact(revision).map_err(|_| ReadError::Closed)?;
+        answered.await.map_err(|_| ReadError::Closed)
+    }
+
+    /// Whether the store takes writes; otherwise why not. Reads go on either way.
+    pub fn health(&self) -> Result<(), Arc<str>> {
+        self.handle.shared.failure.get().map_or(Ok(()), |reason| Err(reason.clone()))
+    }
+
+    pub fn stats(&self) -> Stats {
+        let index = self.handle.shared.index.read();
+        let (recent_events, recent_bytes) = index.recent_size();
+        let keys = index.topics().map(|topic| topic.live_keys).sum();
+        Stats { revision: index.revision, compacted: index.compacted, keys, recent_events, recent_bytes }
+    }
+}
+
+impl<A> Drop for Handle<A> {
+    fn drop(&mut self) {
+        self.shared.queue.close(false);
+        if let Some(writer) = self.writer.lock().take() {
+            // A panic was turned into a failed store already.
+            let _ = writer.join();
+        }
+    }
+}
+
+impl<A> Clone for Store<A> {
+    fn clone(&self) -> Self {
+        Self { handle: self.handle.clone() }
+    }
+}
+
+impl<A> fmt::Debug for Store<A> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Store").field("revision", &self.revision()).finish_non_exhaustive()
+    }
+}

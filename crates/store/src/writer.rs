@@ -1,0 +1,135 @@
+//! The writer thread: the only one that assigns revisions, writes to the backend and changes the index.
+//!
+//! Takes all transactions that wait, makes their changes durable with one sync, then publishes them, then answers
+//! (D5). Between batches it compacts, one bounded step at a time.
+
+use crate::compaction::{self, Step};
+use crate::queue::{Commit, Compact, Work};
+use crate::shared::Shared;
+use crate::stage::Stage;
+use crate::window::Window;
+use crate::{Batch, CommitError, Revision};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+pub(crate) struct Writer<A> {
+    shared: Arc<Shared<A>>,
+    window: Window,
+}
+
+impl<A: Send + Sync + 'static> Writer<A> {
+    pub(crate) fn new(shared: Arc<Shared<A>>, window: Window) -> Self {
+        Self { shared, window }
+    }
+
+    /// Works until the store is closed. A panic fails the store instead of leaving callers waiting.
+    pub(crate) fn run(mut self) {
+        let shared = self.shared.clone();
+        if catch_unwind(AssertUnwindSafe(|| while self.turn() {})).is_err() {
+            fail(&shared, "the writer thread panicked".into());
+            shared.queue.close(true);
+        }
+    }
+
+    /// One piece of work; `false` when there will be none any more.
+    fn turn(&mut self) -> bool {
+        match self.shared.queue.take(self.patience()) {
+            Work::Commit(commits) => self.commit(commits),
+            Work::Compact(compact) => self.compact_to(compact),
+            Work::Idle => {}
+            Work::Closed => return false,
+        }
+        self.compact_if_due();
+        true
+    }
+
+    /// How long to sleep without work. A failed store has nothing left to do by itself.
+    fn patience(&self) -> Option<std::time::Duration> {
+        if self.shared.failure.get().is_some() {
+            return None;
+        }
+        self.window.due_in(self.shared.clock.now(), self.shared.index.read().revision)
+    }
+
+    fn commit(&mut self, commits: Vec<Commit<A>>) {
+        if let Some(reason) = self.shared.failure.get() {
+            return refuse(commits, reason);
+        }
+        let (answers, changes) = {
+            let index = self.shared.index.read();
+            let mut stage = Stage::new(&index, &self.shared.derive);
+            let answers: Vec<_> = commits.iter().map(|commit| stage.add(&commit.transaction)).collect();
+            (answers, stage.into_changes())
+        };
+        if !changes.is_empty() {
+            let puts = changes.iter().map(|change| (change.event.revision(), change.record.clone())).collect();
+            if let Err(error) = self.shared.backend.apply(Batch { puts, ..Batch::default() }) {
+                let reason = fail(&self.shared, error.chain().into());
+                return refuse(commits, &reason);
+            }
+            let (wakes, revision) = {
+                let mut index = self.shared.index.write();
+                let wakes = index.publish(changes.into_iter().map(|change| change.event));
+                (wakes, index.revision)
+            };
+            for (newest, revision) in wakes {
+                newest.send_replace(revision);
+            }
+            self.shared.revision.send_replace(revision);
+            self.window.observe(self.shared.clock.now(), revision);
+        }
+        for (commit, answer) in commits.into_iter().zip(answers) {
+            // Nobody may be waiting any more; what was committed stays.
+            let _ = commit.answer.send(answer);
+        }
+    }
+
+    fn compact_if_due(&mut self) {
+        let (revision, compacted) = self.ends();
+        self.window.observe(self.shared.clock.now(), revision);
+        if let Some(target) = self.window.target(revision, compacted) {
+            self.compact_step(target);
+        }
+    }
+
+    fn compact_to(&mut self, compact: Compact) {
+        while self.compact_step(compact.revision) {}
+        let _ = compact.answer.send(self.ends().1);
+    }
+
+    /// One step towards `target`; `false` if there is none to take.
+    fn compact_step(&mut self, target: Revision) -> bool {
+        if self.shared.failure.get().is_some() {
+            return false;
+        }
+        let Some(step) = compaction::next_step(&self.shared.index.read(), target) else { return false };
+        let checkpoint = Some(step.checkpoint().encode());
+        let Step { through, removes, survivors, .. } = step;
+        if let Err(error) = self.shared.backend.apply(Batch { removes, checkpoint, ..Batch::default() }) {
+            fail(&self.shared, error.chain().into());
+            return false;
+        }
+        self.shared.index.write().compact(through, survivors);
+        tracing::debug!(through, target, "compacted");
+        true
+    }
+
+    fn ends(&self) -> (Revision, Revision) {
+        let index = self.shared.index.read();
+        (index.revision, index.compacted)
+    }
+}
+
+/// Takes no more writes, for the first reason given. A failed sync is never tried again: the kernel may have dropped
+/// the dirty pages and report success the second time.
+fn fail<A>(shared: &Shared<A>, reason: Arc<str>) -> Arc<str> {
+    let first = shared.failure.get_or_init(|| reason).clone();
+    tracing::error!(reason = %first, "the store takes no more writes");
+    first
+}
+
+fn refuse<A>(commits: Vec<Commit<A>>, reason: &Arc<str>) {
+    for commit in commits {
+        let _ = commit.answer.send(Err(CommitError::Failed { reason: reason.clone() }));
+    }
+}

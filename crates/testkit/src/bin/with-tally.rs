@@ -1,0 +1,52 @@
+//! Runs a command against a `tally up` of its own: `with-tally --binary tally --kubeconfig FILE -- COMMAND …`.
+//!
+//! The command finds the server through `KUBECONFIG`, and its exit status is handed on. A server that panicked meanwhile
+//! is a failure whatever the command thought of it.
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use testkit::Tally;
+
+/// The server promises to stop within two seconds; a loaded machine may need more.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The tally binary.
+    #[arg(long)]
+    binary: PathBuf,
+    /// Where the server writes its kubeconfig.
+    #[arg(long)]
+    kubeconfig: PathBuf,
+    #[arg(last = true, required = true)]
+    command: Vec<String>,
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let data = tempfile::Builder::new().prefix("tally-").tempdir().context("make a data directory")?;
+    let kubeconfig = arguments.kubeconfig.to_str().context("the kubeconfig's path is not text")?;
+    let flags = ["--node", "none", "--controllers", "none", "--kubeconfig-out", kubeconfig];
+    let mut server = Tally::start(&arguments.binary, data.path(), &flags)?;
+
+    let [program, rest @ ..] = arguments.command.as_slice() else { unreachable!("clap requires a command") };
+    let status = Command::new(program)
+        .args(rest)
+        .env("KUBECONFIG", &arguments.kubeconfig)
+        .status()
+        .with_context(|| format!("run `{program}`"))?;
+
+    let stopped = server.stop(STOP_PATIENCE);
+    let stderr = server.stderr();
+    if !stderr.is_empty() {
+        eprintln!("--- the server wrote to stderr:\n{stderr}---");
+    }
+    let stopped = stopped?;
+    ensure!(stopped.success(), "the server ended with {stopped}");
+    ensure!(!stderr.contains("panicked at"), "the server panicked");
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
+}

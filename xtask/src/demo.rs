@@ -1,0 +1,22 @@
+//! `cargo xtask demo`: a server, a Job, and what kubectl shows of it.
+
+use anyhow::{Context as _, Result};
+
+use crate::project::{self, Profile};
+use crate::setup;
+
+/// Until the server has OpenAPI documents, kubectl must not try to check the manifest itself.
+const SCRIPT: &str = "
+set -ex
+kubectl create --validate=false -f examples/job.yaml
+kubectl get jobs --output=wide
+kubectl describe job hello
+";
+
+pub(crate) fn run() -> Result<bool> {
+    setup::kubectl()?;
+    project::build(Profile::Debug)?;
+    let scratch = tempfile::tempdir().context("make a folder for the kubeconfig")?;
+    let mut command = project::with_tally(Profile::Debug, &scratch.path().join("kubeconfig"));
+    Ok(command.args(["sh", "-c", SCRIPT]).status().context("run kubectl")?.success())
+}

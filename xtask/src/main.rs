@@ -1,0 +1,71 @@
+//! All automation of the project: `cargo xtask COMMAND`.
+//!
+//! Nothing here is tested code of the product; what needs a running server or a Kubernetes client is a program of the
+//! `testkit` crate or a script in `e2e/`, and this crate builds, sets up, runs and counts.
+
+mod bench;
+mod conformance;
+mod counts;
+mod demo;
+mod e2e;
+mod expectations;
+mod project;
+mod setup;
+mod soak;
+mod stage;
+mod test;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Automation of the tally workspace")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Starts a server and shows a Job being accepted by it.
+    Demo,
+    /// Everything that must pass before a change lands; installs what it needs.
+    Test,
+    /// kubectl and the official Python client against `tally up`.
+    E2e {
+        /// Only cases whose name contains this.
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
+    },
+    /// The recorded answers of real Kubernetes against `tally up`.
+    Conformance {
+        /// Only cases whose AREA/NAME matches; differences are printed, expectations not checked.
+        #[arg(long, value_name = "GLOB")]
+        only: Vec<String>,
+    },
+    /// Kill -9 under write load, again and again.
+    Soak {
+        #[arg(long, default_value_t = 200)]
+        rounds: u32,
+        /// Repeats the choices of an earlier run.
+        #[arg(long)]
+        seed: Option<u64>,
+    },
+    /// The figures of docs/benchmarks.md, measured on this machine.
+    Bench,
+}
+
+fn main() -> Result<ExitCode> {
+    let passed = match Arguments::parse().command {
+        Command::Demo => demo::run()?,
+        Command::Test => test::run()?,
+        Command::E2e { only } => e2e::run(only.as_deref())?,
+        Command::Conformance { only } if only.is_empty() => conformance::run()?,
+        Command::Conformance { only } => conformance::show(&only)?,
+        Command::Soak { rounds, seed } => soak::run(rounds, seed)?,
+        Command::Bench => bench::run()?,
+    };
+    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
