@@ -226,9 +226,10 @@ def filtered(text: str, *more: tuple[str, str]) -> str:
 
 
 def same(answered, expected) -> None:
-    """Fails with a difference that people can read. Expected text may be indented as the code around it."""
-    if isinstance(expected, str):
-        expected = textwrap.dedent(expected).strip("\n")
+    """Fails with a difference that people can read. Expected text may be indented as the code around it; line ends at
+    either end of a text do not count."""
+    if isinstance(expected, str) and isinstance(answered, str):
+        answered, expected = answered.strip("\n"), textwrap.dedent(expected).strip("\n")
     if answered == expected:
         return
     if not isinstance(answered, str) or not isinstance(expected, str):

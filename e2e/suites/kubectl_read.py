@@ -114,7 +114,38 @@ def describe_job_reads_as_on_a_cluster(kit: Kit):
     kit.needs_kubectl(1, 32, "older ones print other lines")
     kit.create(job("pi", completions=3, parallelism=2, backoffLimit=4))
     same(filtered(kit.kubectl("describe", "job", "pi")), """
-        TODO
+        Name:  pi
+        Namespace:  <ns>
+        Selector:  batch.kubernetes.io/controller-uid=<uid>
+        Labels:  batch.kubernetes.io/controller-uid=<uid>
+                          batch.kubernetes.io/job-name=pi
+                          controller-uid=<uid>
+                          job-name=pi
+        Annotations:  <none>
+        Parallelism:  2
+        Completions:  3
+        Completion Mode:  NonIndexed
+        Suspend:  false
+        Backoff Limit:  4
+        Pods Statuses:  0 Active / 0 Succeeded / 0 Failed
+        Pod Template:
+          Labels:  batch.kubernetes.io/controller-uid=<uid>
+                   batch.kubernetes.io/job-name=pi
+                   controller-uid=<uid>
+                   job-name=pi
+          Containers:
+           main:
+            Image:  busybox
+            Port:  <none>
+            Host Port:  <none>
+            Command:
+              true
+            Environment:  <none>
+            Mounts:  <none>
+          Volumes:  <none>
+          Node-Selectors:  <none>
+          Tolerations:  <none>
+        Events:  <none>
         """)
 
 
@@ -142,7 +173,8 @@ def describe_works_for_every_kind(kit: Kit):
     contains(kit.kubectl("describe", "secret", "password"), "word:  9 bytes")
     contains(filtered(kit.kubectl("describe", "cronjob", "nightly")), "Schedule:  0 3 * * *", "Concurrency Policy:  Allow")
     contains(filtered(kit.kubectl("describe", "namespace", kit.namespace)), "Status:  Active")
-    contains(filtered(kit.kubectl("describe", "serviceaccount", "default")), "Name:  default")
+    kit.kubectl("create", "serviceaccount", "robot")
+    contains(filtered(kit.kubectl("describe", "serviceaccount", "robot")), "Name:  robot")
 
 
 @case

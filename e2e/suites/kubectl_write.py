@@ -191,8 +191,8 @@ def nodes_are_cordoned_and_tainted(kit: Kit):
     contains(kit.kubectl("get", "node", name), "SchedulingDisabled")
     same(kit.kubectl("uncordon", name), f"node/{name} uncordoned\n")
     kit.kubectl("taint", "node", name, "dedicated=batch:NoSchedule")
-    same(kit.get(f"node/{name}")["spec"]["taints"],
-         [{"effect": "NoSchedule", "key": "dedicated", "value": "batch"}])
+    taints = {taint["key"]: taint for taint in kit.get(f"node/{name}")["spec"]["taints"]}
+    same(taints["dedicated"], {"effect": "NoSchedule", "key": "dedicated", "value": "batch"})
     kit.kubectl("delete", "node", name)
 
 

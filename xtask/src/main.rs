@@ -57,8 +57,20 @@ enum Command {
     Bench,
 }
 
-fn main() -> Result<ExitCode> {
-    let passed = match Arguments::parse().command {
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether everything passed.
+fn run(command: Command) -> Result<bool> {
+    Ok(match command {
         Command::Demo => demo::run()?,
         Command::Test => test::run()?,
         Command::E2e { only } => e2e::run(only.as_deref())?,
@@ -66,6 +78,5 @@ fn main() -> Result<ExitCode> {
         Command::Conformance { only } => conformance::show(&only)?,
         Command::Soak { rounds, seed } => soak::run(rounds, seed)?,
         Command::Bench => bench::run()?,
-    };
-    Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    })
 }

@@ -8,7 +8,9 @@ use api_schema::{json, protobuf, registry};
 const POD: &[u8] = include_bytes!("pod.json");
 
 fn main() {
+    let start = Instant::now();
     let ty = registry().kind("v1", "Pod").expect("pods are served");
+    println!("reading the tables took {:?}", start.elapsed());
     let value = json::decode(ty, POD).expect("a pod").value;
     let mut encoded = Vec::new();
     json::encode(&value, &mut encoded);

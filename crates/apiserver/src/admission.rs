@@ -34,6 +34,14 @@ pub(crate) fn validate_create(server: &ApiServer, target: &Target, object: &Valu
     Ok(())
 }
 
+/// Before an update is prepared: pods keep their priority and regain their tolerations.
+pub(crate) fn mutate_update(target: &Target, new: &mut Value, old: &Value) {
+    if target.resource.kind == "Pod" && target.subresource.is_none() {
+        pod::admit_priority_update(new, old);
+        pod::admit_default_tolerations(new);
+    }
+}
+
 pub(crate) fn on_update(server: &ApiServer, target: &Target, new: &Value, old: &Value) -> Result<(), Status> {
     if target.resource.kind == "PriorityClass" && new["globalDefault"] == true && old["globalDefault"] != true {
         only_default(server, target, metadata::text(new, "name"))?;
@@ -125,7 +133,11 @@ fn only_default(server: &ApiServer, target: &Target, name: &str) -> Result<(), S
 
 fn all(server: &ApiServer, resource: &'static Resource) -> Result<Vec<Value>, Status> {
     let prefix = format!("{}/", resource.topic);
-    let found = server.state.store.list(&store::ListQuery::new(&prefix)).map_err(|error| Status::internal(error.to_string()))?;
+    let found = server
+        .state
+        .store
+        .list(&store::ListQuery::new(&prefix))
+        .map_err(|error| Status::internal(error.to_string()))?;
     found.entries.iter().map(storage::parse).collect()
 }
 

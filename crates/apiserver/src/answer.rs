@@ -6,8 +6,8 @@ use crate::{
     body::ResponseBody,
     query::Query,
     resources::Resource,
-    storage::{self, Stored},
     status::Status,
+    storage::{self, Stored},
 };
 
 /// The outcome of a request that did not fail.

@@ -74,13 +74,7 @@ struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// Walks an object at `depth` of the `wanted` paths and notes the spans that end here.
-    fn object(
-        &mut self,
-        paths: &[&[&str]],
-        depth: usize,
-        wanted: &[usize],
-        spans: &mut [Option<Span>],
-    ) -> Option<()> {
+    fn object(&mut self, paths: &[&[&str]], depth: usize, wanted: &[usize], spans: &mut [Option<Span>]) -> Option<()> {
         self.expect(b'{')?;
         if self.peek() == Some(b'}') {
             self.at += 1;
@@ -89,8 +83,11 @@ impl<'a> Cursor<'a> {
         loop {
             let key = self.string()?;
             self.expect(b':')?;
-            let inside: Vec<usize> =
-                wanted.iter().copied().filter(|&at| paths[at].get(depth).is_some_and(|s| s.as_bytes() == key)).collect();
+            let inside: Vec<usize> = wanted
+                .iter()
+                .copied()
+                .filter(|&at| paths[at].get(depth).is_some_and(|s| s.as_bytes() == key))
+                .collect();
             let start = self.at;
             if inside.is_empty() {
                 self.skip()?;
@@ -209,13 +206,7 @@ mod tests {
     fn spans_are_found_behind_anything() {
         let paths: &[&[&str]] =
             &[&["metadata", "labels"], &["spec", "nodeName"], &["status", "phase"], &["status", "n"], &["status", "x"]];
-        let expected = [
-            Some(r#"{"app":"x","tier":"1"}"#),
-            Some("\"n1\""),
-            Some("\"Running\""),
-            Some("-1.5e3"),
-            None,
-        ];
+        let expected = [Some(r#"{"app":"x","tier":"1"}"#), Some("\"n1\""), Some("\"Running\""), Some("-1.5e3"), None];
         assert_eq!(texts(POD, paths), expected.map(|text| text.map(str::to_owned)));
     }
 

@@ -98,8 +98,7 @@ impl User {
         } else {
             format!("in the namespace \"{namespace}\"")
         };
-        let why =
-            format!("User \"{}\" cannot {verb} resource \"{whole}\" in API group \"{group}\" {place}", self.name);
+        let why = format!("User \"{}\" cannot {verb} resource \"{whole}\" in API group \"{group}\" {place}", self.name);
         let qualified = if group.is_empty() { resource.clone() } else { format!("{resource}.{group}") };
         let subject = if name.is_empty() { qualified } else { format!("{qualified} \"{name}\"") };
         Status::new(403, "Forbidden", format!("{subject} is forbidden: {why}")).with_details(Details {
@@ -148,9 +147,8 @@ mod tests {
 
     #[test]
     fn anonymous_may_read_health_and_version_only() {
-        let may = |path: &str| {
-            User::anonymous().authorize(&route::attributes(&Method::GET, path, &Query::default())).is_ok()
-        };
+        let may =
+            |path: &str| User::anonymous().authorize(&route::attributes(&Method::GET, path, &Query::default())).is_ok();
         assert!(may("/healthz") && may("/readyz/ping") && may("/version") && may("/version/"));
         assert!(!may("/metrics") && !may("/api") && !may("/api/v1/pods") && !may("/healthzz"));
     }

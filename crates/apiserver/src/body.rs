@@ -9,16 +9,19 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use flate2::{Compression, write::GzEncoder};
 use futures_util::Stream;
 use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, LengthLimitError, Limited, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 
 use crate::status::Status;
 
 /// The most a request body may hold (AS-11).
 pub const BODY_BYTES_MAX: usize = 3_145_728;
+
+/// How much of an unwanted body is read for politeness' sake.
+const DRAIN_BYTES_MAX: usize = 4 * BODY_BYTES_MAX;
 
 /// How much of a large answer is joined into one frame.
 const FRAME_BYTES: usize = 64 * 1024;
@@ -41,13 +44,32 @@ where
 }
 
 /// Reads a whole body within its bound.
-pub async fn read(body: RequestBody) -> Result<Bytes, Status> {
-    match Limited::new(body, BODY_BYTES_MAX).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            Err(Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")))
+pub async fn read(mut body: RequestBody) -> Result<Bytes, Status> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Status::bad_request(format!("reading the request body: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        if whole.len() + data.len() > BODY_BYTES_MAX {
+            drain(body).await;
+            return Err(Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")));
         }
-        Err(error) => Err(Status::bad_request(format!("reading the request body: {error}"))),
+        if whole.is_empty() && body.is_end_stream() {
+            return Ok(data);
+        }
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.freeze())
+}
+
+/// Reads on and forgets, so that a client which is still sending gets to see the answer instead of a reset.
+pub async fn drain(mut body: RequestBody) {
+    let mut left = DRAIN_BYTES_MAX;
+    while let Some(Ok(frame)) = body.frame().await {
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
+        match left.checked_sub(bytes) {
+            Some(rest) => left = rest,
+            None => return,
+        }
     }
 }
 
@@ -55,9 +77,15 @@ pub async fn read(body: RequestBody) -> Result<Bytes, Status> {
 pub enum ResponseBody {
     Full(Option<Bytes>),
     /// Pieces of a large list, joined only into frames of bounded size while they are sent.
-    Pieces { pieces: VecDeque<Bytes>, bytes_left: u64 },
+    Pieces {
+        pieces: VecDeque<Bytes>,
+        bytes_left: u64,
+    },
     /// Pieces compressed on their way out.
-    Compressed { pieces: VecDeque<Bytes>, encoder: Option<Box<GzEncoder<Vec<u8>>>> },
+    Compressed {
+        pieces: VecDeque<Bytes>,
+        encoder: Option<Box<GzEncoder<Vec<u8>>>>,
+    },
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
 }
 
@@ -134,8 +162,12 @@ impl Body for ResponseBody {
                 *bytes_left -= frame.len() as u64;
                 Ok(Frame::data(frame))
             })),
-            Self::Compressed { pieces, encoder } => Poll::Ready(compress(pieces, encoder).map(|frame| Ok(Frame::data(frame)))),
-            Self::Stream(stream) => stream.as_mut().poll_next(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece)))),
+            Self::Compressed { pieces, encoder } => {
+                Poll::Ready(compress(pieces, encoder).map(|frame| Ok(Frame::data(frame))))
+            }
+            Self::Stream(stream) => {
+                stream.as_mut().poll_next(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+            }
         }
     }
 

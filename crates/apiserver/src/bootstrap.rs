@@ -13,8 +13,16 @@ use crate::{
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 const PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
-    ("system-cluster-critical", 2_000_000_000, "For pods that the cluster cannot do without, wherever they run."),
-    ("system-node-critical", 2_000_001_000, "For pods that their node cannot do without."),
+    (
+        "system-cluster-critical",
+        2_000_000_000,
+        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+    ),
+    (
+        "system-node-critical",
+        2_000_001_000,
+        "Used for system critical pods that must not be moved from their current node.",
+    ),
 ];
 
 pub(crate) async fn run(server: &ApiServer) -> Result<(), Status> {
@@ -42,13 +50,7 @@ pub(crate) async fn run(server: &ApiServer) -> Result<(), Status> {
     Ok(())
 }
 
-async fn ensure(
-    server: &ApiServer,
-    group: &str,
-    plural: &str,
-    name: &str,
-    mut object: Value,
-) -> Result<(), Status> {
+async fn ensure(server: &ApiServer, group: &str, plural: &str, name: &str, mut object: Value) -> Result<(), Status> {
     let Some(resource) = registry::find(group, "v1", plural) else { return Ok(()) };
     let key = route::key(resource, "", name);
     let state = &server.state;

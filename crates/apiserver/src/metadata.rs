@@ -20,7 +20,10 @@ pub fn text<'a>(object: &'a Value, member: &str) -> &'a str {
 }
 
 pub fn finalizers(object: &Value) -> Vec<&str> {
-    object["metadata"]["finalizers"].as_array().map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+    object["metadata"]["finalizers"]
+        .as_array()
+        .map(|list| list.iter().filter_map(Value::as_str).collect())
+        .unwrap_or_default()
 }
 
 pub fn is_terminating(object: &Value) -> bool {

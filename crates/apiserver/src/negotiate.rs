@@ -113,8 +113,7 @@ fn accept_stream(clauses: &[Clause]) -> Result<Representation, Status> {
             return Ok(Representation { encoding: Encoding::Json, view });
         }
     }
-    let knows_type =
-        clauses.iter().any(|clause| matches!(clause.media_type.as_str(), JSON | YAML | PROTOBUF | "*/*"));
+    let knows_type = clauses.iter().any(|clause| matches!(clause.media_type.as_str(), JSON | YAML | PROTOBUF | "*/*"));
     if knows_type {
         Err(Status::not_acceptable(format!("only the following media types are accepted: {STREAM_TYPES}")))
     } else {

@@ -178,12 +178,17 @@ impl ListOptions {
     }
 
     fn list_errors(&self) -> Vec<field::Error> {
-        let path = Path::new("resourceVersionMatch");
-        let mut errors = Vec::new();
+        let mut errors = self.version_match_errors();
         if self.send_initial_events.is_some() {
             let path = Path::new("sendInitialEvents");
             errors.push(field::Error::forbidden(&path, "sendInitialEvents is forbidden for list"));
         }
+        errors
+    }
+
+    fn version_match_errors(&self) -> Vec<field::Error> {
+        let path = Path::new("resourceVersionMatch");
+        let mut errors = Vec::new();
         if self.version_match.is_empty() {
             return errors;
         }
@@ -248,9 +253,9 @@ pub fn resource_version(text: &str) -> Result<Option<u64>, Status> {
 /// `?timeout=`: a Go duration, or 400 (AS-12).
 pub fn timeout(query: &Query) -> Result<Option<std::time::Duration>, Status> {
     let Some(text) = query.get("timeout").filter(|text| !text.is_empty()) else { return Ok(None) };
-    go_duration(text).map(Some).map_err(|why| {
-        Status::bad_request(format!("invalid timeout specified in the request URL - time: {why}"))
-    })
+    go_duration(text)
+        .map(Some)
+        .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - time: {why}")))
 }
 
 /// `time.ParseDuration`, non-negative ones.

@@ -160,7 +160,7 @@ fn list_view(
             "kind": "PartialObjectMetadataList",
             "apiVersion": version.api_version(),
             "metadata": list_metadata(list),
-            "items": objects.iter().map(|object| views::partial(object, version)).collect::<Vec<_>>(),
+            "items": partial_items(&objects, version),
         }),
         _ => json!({
             "kind": format!("{}List", list.resource.kind),
@@ -169,6 +169,14 @@ fn list_view(
             "items": objects.into_iter().map(without_type_meta).collect::<Vec<_>>(),
         }),
     })
+}
+
+/// An empty list of metadata has no items at all, as upstream has it.
+fn partial_items(objects: &[Value], version: MetaVersion) -> Value {
+    if objects.is_empty() {
+        return Value::Null;
+    }
+    objects.iter().map(|object| views::partial(object, version)).collect()
 }
 
 fn not_for_lists(resource: &Resource) -> Status {

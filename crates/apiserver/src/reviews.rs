@@ -17,15 +17,18 @@ use crate::{
     status::Status,
 };
 
-pub(crate) async fn create(call: &mut Call, review: &'static Review, environment: &Environment) -> Result<Answer, Status> {
+pub(crate) async fn create(
+    call: &mut Call,
+    review: &'static Review,
+    environment: &Environment,
+) -> Result<Answer, Status> {
     if call.method != http::Method::POST {
         return Err(Status::method_not_allowed());
     }
     let body_type = negotiate::body_type(&call.headers)?;
     let bytes = call.read_body().await?;
     let options = WriteOptions::parse(&call.query, "CreateOptions", false)?;
-    let expected =
-        Expected { group: review.group, version: review.version, kind: review.kind, also_versions: &[] };
+    let expected = Expected { group: review.group, version: review.version, kind: review.kind, also_versions: &[] };
     let decoded = decode::object(&bytes, body_type, expected, options.field_validation)?;
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.value;
@@ -47,11 +50,19 @@ pub(crate) async fn create(call: &mut Call, review: &'static Review, environment
 fn access(object: &mut Value, user: &User) -> Result<(), Status> {
     let spec = &object["spec"];
     let (resource, path) = (spec["resourceAttributes"].clone(), spec["nonResourceAttributes"].clone());
-    if resource.is_null() == path.is_null() {
-        let field = Path::new("spec").child("resourceAttributes");
-        let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-        let value = if path.is_null() { Value::Null } else { resource };
-        return Err(Status::invalid("", "authorization.k8s.io", "", &[Error::invalid(&field, value, detail)]));
+    let refuse = |member: &str, value: Value, detail: &str| {
+        let field = Path::new("spec").child(member);
+        Err(Status::invalid("", "authorization.k8s.io", "", &[Error::invalid(&field, value, detail)]))
+    };
+    match (resource.is_null(), path.is_null()) {
+        (true, true) => {
+            let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+            return refuse("resourceAttributes", Value::Null, detail);
+        }
+        (false, false) => {
+            return refuse("nonResourceAttributes", path, "cannot be specified in combination with resourceAttributes");
+        }
+        _ => {}
     }
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let attributes = Attributes {
@@ -70,7 +81,8 @@ fn access(object: &mut Value, user: &User) -> Result<(), Status> {
 /// The user a SubjectAccessReview asks about.
 fn subject(object: &Value) -> User {
     let spec = &object["spec"];
-    let groups = spec["groups"].as_array().map(|groups| groups.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+    let groups =
+        spec["groups"].as_array().map(|groups| groups.iter().filter_map(Value::as_str).map(str::to_owned).collect());
     User { name: spec["user"].as_str().unwrap_or_default().to_owned(), groups: groups.unwrap_or_default() }
 }
 

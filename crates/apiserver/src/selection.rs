@@ -77,9 +77,7 @@ impl FieldRequirement {
         let actual: Cow<'_, str> = match self.source {
             Source::Name => key_part(&object.key, Part::Name).into(),
             Source::Namespace => key_part(&object.key, Part::Namespace).into(),
-            Source::Field(at, absent) => {
-                object.attributes().field(&object.value, at).unwrap_or(Cow::Borrowed(absent))
-            }
+            Source::Field(at, absent) => object.attributes().field(&object.value, at).unwrap_or(Cow::Borrowed(absent)),
         };
         (actual == self.value.as_str()) == self.equals
     }

@@ -122,15 +122,29 @@ impl ApiServer {
         if call.query.dropped > 0 {
             tracing::warn!(path, dropped = call.query.dropped, "query parameters that cannot be decoded were ignored");
         }
-        let outcome = match self.admit(&mut call, path, in_process) {
-            Err(status) => Err(status),
-            Ok(()) => match self.dispatch(&mut call, path, &mut manner).await {
-                Ok(Outcome::Answer(answer)) => Ok(answer),
-                Ok(Outcome::Response(response)) => return response,
-                Err(status) => Err(status),
-            },
-        };
-        respond::respond(outcome, &manner, &call.query, &call.warnings, environment)
+        let outcome = self.decide(&mut call, path, in_process, &mut manner).await;
+        let unread = call.body.get_mut().take();
+        if let Some(body) = unread {
+            crate::body::drain(body).await;
+        }
+        match outcome {
+            Ok(Outcome::Response(response)) => response,
+            Ok(Outcome::Answer(answer)) => {
+                respond::respond(Ok(answer), &manner, &call.query, &call.warnings, environment)
+            }
+            Err(status) => respond::respond(Err(status), &manner, &call.query, &call.warnings, environment),
+        }
+    }
+
+    async fn decide(
+        &self,
+        call: &mut Call,
+        path: &str,
+        in_process: bool,
+        manner: &mut Manner,
+    ) -> Result<Outcome, Status> {
+        self.admit(call, path, in_process)?;
+        self.dispatch(call, path, manner).await
     }
 
     /// Authentication, then authorization; both come before anything else is looked at.

@@ -75,6 +75,7 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     prepare_data_dir(&settings.data)?;
     let server = Server::start(settings).await?;
     kubeconfig::write(&settings.kubeconfig, server.address(), server.identity())?;
+    tracing::info!(data = %settings.data.display(), parts = ?settings.parts, gates = ?settings.gates, "ready");
     announce(settings, server.address());
     server.run(signals.first()).await
 }

@@ -50,7 +50,8 @@ async fn a_job_lives_through_every_verb() {
 
     let listed = jobs.list(&ListParams::default().labels("tier=back")).await.unwrap();
     assert_eq!(listed.items, [replaced]);
-    let background = DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
+    let background =
+        DeleteParams { propagation_policy: Some(PropagationPolicy::Background), ..DeleteParams::default() };
     assert!(jobs.delete("pi", &background).await.unwrap().is_right(), "gone at once");
     assert_eq!(jobs.get_opt("pi").await.unwrap(), None);
 }
@@ -91,7 +92,9 @@ async fn a_reflector_follows_creation_change_and_deletion() {
     }
     maps.delete("m-2", &DeleteParams::default()).await.unwrap();
     maps.create(&PostParams::default(), &testkit::config_map("last", "")).await.unwrap();
-    while timeout(PATIENCE, events.try_next()).await.unwrap().unwrap().expect("watchers do not end").name_any() != "last" {}
+    while timeout(PATIENCE, events.try_next()).await.unwrap().unwrap().expect("watchers do not end").name_any()
+        != "last"
+    {}
     let reference = |name: &str| ObjectRef::<ConfigMap>::new(name).within("default");
     assert_eq!(store.get(&reference("m-1")).unwrap().data.as_ref().unwrap()["value"], "new");
     assert!(store.get(&reference("m-2")).is_none(), "the deletion came before the last creation");

@@ -104,12 +104,17 @@ fn a_second_server_on_the_same_data_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().to_str().unwrap();
     let _first = Tally::start(binary(), dir.path(), &[]).unwrap();
-    check_failure(&tally(&["up", "--data", data, "--listen", "127.0.0.1:0"]), dir.path(), 1, expect![[r"
+    check_failure(
+        &tally(&["up", "--data", data, "--listen", "127.0.0.1:0"]),
+        dir.path(),
+        1,
+        expect![[r"
         error: open the store in `DIR/store`
           caused by: `DIR/store` is in use by process 
 
         hint: another tally has it: end that process, or pass another directory with `--data DIR`
-    "]]);
+    "]],
+    );
 }
 
 #[test]
@@ -120,12 +125,17 @@ fn a_busy_port_is_refused() {
     let address = taken.local_addr().unwrap().to_string();
     let mut output = tally(&["up", "--data", data, "--listen", &address]);
     output.stderr = String::from_utf8_lossy(&output.stderr).replace(&address, "127.0.0.1:PORT").into_bytes();
-    check_failure(&output, dir.path(), 1, expect![[r"
+    check_failure(
+        &output,
+        dir.path(),
+        1,
+        expect![[r"
         error: listen on `127.0.0.1:PORT`
           caused by: Address already in use (os error 98)
 
         hint: end the program that uses the port, or take any free one with `--listen 127.0.0.1:0`
-    "]]);
+    "]],
+    );
 }
 
 #[test]
@@ -134,12 +144,17 @@ fn an_unusable_directory_is_refused() {
     // A file in the way refuses everybody; permissions would not refuse root.
     fs::write(dir.path().join("file"), "").unwrap();
     let data = dir.path().join("file/data");
-    check_failure(&tally(&["up", "--data", data.to_str().unwrap()]), dir.path(), 1, expect![[r"
+    check_failure(
+        &tally(&["up", "--data", data.to_str().unwrap()]),
+        dir.path(),
+        1,
+        expect![[r"
         error: use the data directory `DIR/file/data`
           caused by: Not a directory (os error 20)
 
         hint: pass a directory you may write to with `--data DIR`
-    "]]);
+    "]],
+    );
 }
 
 #[test]
@@ -150,26 +165,41 @@ fn somebody_elses_kubeconfig_is_not_overwritten() {
     let (data, config) = (dir.path().join("data"), config.to_str().unwrap());
     let data = data.to_str().unwrap();
     let output = tally(&["up", "--data", data, "--listen", "127.0.0.1:0", "--kubeconfig-out", config]);
-    check_failure(&output, dir.path(), 1, expect![[r"
+    check_failure(
+        &output,
+        dir.path(),
+        1,
+        expect![[r"
         error: `DIR/config` exists and was not written by tally
 
         hint: pass a new file; `KUBECONFIG=one:two` makes kubectl read several
-    "]]);
+    "]],
+    );
 }
 
 #[test]
 fn parts_that_do_not_exist_are_refused() {
     let dir = tempfile::tempdir().unwrap();
-    check_failure(&tally(&["up", "--controllers", "*,job"]), dir.path(), 2, expect![[r"
+    check_failure(
+        &tally(&["up", "--controllers", "*,job"]),
+        dir.path(),
+        2,
+        expect![[r"
         error: this version of tally has no controller `job` yet
 
         hint: leave the flag out to run all that this version has
-    "]]);
-    check_failure(&tally(&["up", "--node", "process"]), dir.path(), 2, expect![[r"
+    "]],
+    );
+    check_failure(
+        &tally(&["up", "--node", "process"]),
+        dir.path(),
+        2,
+        expect![[r"
         error: this version of tally has no node `process` yet
 
         hint: leave the flag out to run all that this version has
-    "]]);
+    "]],
+    );
     for wrong in [["--controllers", "jobs"], ["--feature-gates", "Nope=true"], ["--listen", "6443"]] {
         let output = tally(&["up", wrong[0], wrong[1]]);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
@@ -180,9 +210,14 @@ fn parts_that_do_not_exist_are_refused() {
 #[test]
 fn without_a_home_the_data_directory_must_be_named() {
     let output = Command::new(binary()).arg("up").env_remove("HOME").env_remove("XDG_DATA_HOME").output().unwrap();
-    check_failure(&output, Path::new("-"), 2, expect![[r"
+    check_failure(
+        &output,
+        Path::new("-"),
+        2,
+        expect![[r"
         error: there is no user's data directory: `HOME` is not set
 
         hint: pass one with `--data DIR`
-    "]]);
+    "]],
+    );
 }

@@ -114,10 +114,7 @@ impl Document {
             "add" => self.add(pointer(operation.path, "path")?, operation.value.cloned().unwrap_or_default()),
             "remove" => self.take(pointer(operation.path, "path")?).map(drop),
             "replace" => self.replace(pointer(operation.path, "path")?, operation.value),
-            "move" => {
-                let value = self.take(pointer(operation.from, "from")?)?;
-                self.add(pointer(operation.path, "path")?, value)
-            }
+            "move" => self.relocate(pointer(operation.from, "from")?, pointer(operation.path, "path")?),
             "copy" => self.copy(pointer(operation.from, "from")?, pointer(operation.path, "path")?),
             "test" => self.test(pointer(operation.path, "path")?, operation.value),
             op => Err(format!("unexpected kind: {op}")),
@@ -125,8 +122,12 @@ impl Document {
     }
 
     fn add(&mut self, path: &str, value: Value) -> Outcome {
-        let (parent, key) = self.parent(path)?;
         within_depth(path, &value)?;
+        self.insert(path, value)
+    }
+
+    fn insert(&mut self, path: &str, value: Value) -> Outcome {
+        let (parent, key) = self.parent(path)?;
         match parent {
             Value::Object(members) => {
                 members.insert(key, value);
@@ -169,6 +170,15 @@ impl Document {
             _ => return Err(missing(path)),
         }
         Ok(())
+    }
+
+    fn relocate(&mut self, from: &str, to: &str) -> Outcome {
+        let value = self.take(from)?;
+        // Looking through a value that only moves up would make many moves of a large one slow.
+        if level(to) > level(from) {
+            within_depth(to, &value)?;
+        }
+        self.insert(to, value)
     }
 
     fn copy(&mut self, from: &str, to: &str) -> Outcome {
@@ -257,10 +267,14 @@ fn index(step: &str, len: usize) -> Outcome<usize> {
     }
 }
 
+/// How deep a pointer points.
+fn level(path: &str) -> usize {
+    path.bytes().filter(|&byte| byte == b'/').count()
+}
+
 /// Copies of a part into itself would otherwise nest without end.
 fn within_depth(path: &str, value: &Value) -> Outcome {
-    let above = path.bytes().filter(|&byte| byte == b'/').count();
-    match DEPTH_MAX.checked_sub(above).and_then(|left| depth(value, left)) {
+    match DEPTH_MAX.checked_sub(level(path)).and_then(|left| depth(value, left)) {
         Some(_) => Ok(()),
         None => Err(format!("exceeded max depth of {DEPTH_MAX}")),
     }

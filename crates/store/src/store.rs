@@ -5,7 +5,7 @@ use crate::queue::Queue;
 use crate::recovery::{OpenError, recover};
 use crate::shared::Shared;
 use crate::window::Window;
-use crate::writer::Writer;
+use crate::writer::{WRITER_PANICKED, Writer};
 use crate::{
     Backend, CommitError, Committed, Derive, Entry, FjallBackend, FjallOptions, MemoryBackend, Options, Revision,
     Transaction, Watch,
@@ -85,7 +85,8 @@ impl<A: Send + Sync + 'static> Store<A> {
 }
 
 impl<A> Store<A> {
-    /// Commits a transaction: returns when it is durable and visible, or did not happen.
+    /// Commits a transaction: returns once it is durable and visible, or was refused. Only after
+    /// [`CommitError::Failed`] is it unknown whether it will be there when the store is opened again.
     ///
     /// Dropping the future does not undo a transaction that is queued already.
     pub async fn commit(&self, transaction: Transaction) -> Result<Committed<A>, CommitError<A>> {
@@ -96,7 +97,8 @@ impl<A> Store<A> {
             None => CommitError::Closed,
         };
         let answered = shared.queue.commit(transaction).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        // What is queued is answered, also when the store is closed; only a panic takes the answer away.
+        answered.await.map_err(|_| CommitError::Failed { reason: WRITER_PANICKED.into() })?
     }
 
     /// The current version of `key`.

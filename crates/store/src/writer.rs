@@ -12,6 +12,9 @@ use crate::{Batch, CommitError, Revision};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+/// The reason of a store that failed by a bug.
+pub(crate) const WRITER_PANICKED: &str = "the writer thread panicked";
+
 pub(crate) struct Writer<A> {
     shared: Arc<Shared<A>>,
     window: Window,
@@ -26,7 +29,7 @@ impl<A: Send + Sync + 'static> Writer<A> {
     pub(crate) fn run(mut self) {
         let shared = self.shared.clone();
         if catch_unwind(AssertUnwindSafe(|| while self.turn() {})).is_err() {
-            fail(&shared, "the writer thread panicked".into());
+            fail(&shared, WRITER_PANICKED.into());
             shared.queue.close(true);
         }
     }

@@ -49,6 +49,19 @@ pub fn parse(document: &[u8]) -> Result<Value, DecodeError> {
     value.map_err(|Malformed| malformed(document))
 }
 
+/// Like [`parse`], and lists the members that are given twice.
+pub fn parse_noting_duplicates(document: &[u8]) -> Result<(Value, Vec<StrictError>), DecodeError> {
+    let text = go::repaired(document);
+    let mut lexer = Lexer::new(&text);
+    let mut duplicates = Vec::new();
+    let mut note = |path: &Path<'_>, key: &str| push_strict(&mut duplicates, StrictError::Duplicate(path.member(key)));
+    let value = lexer.value_noting(0, &Path::ROOT, &mut note).and_then(|value| lexer.end().map(|()| value));
+    match value {
+        Ok(value) => Ok((value, duplicates)),
+        Err(Malformed) => Err(malformed(document)),
+    }
+}
+
 /// The error of a document that the lexer refused.
 pub(super) fn malformed(document: &[u8]) -> DecodeError {
     match syntax::check(document) {
@@ -267,6 +280,15 @@ mod tests {
 
     fn text(result: Result<Decoded, DecodeError>) -> String {
         result.map_or_else(|error| error.to_string(), |decoded| decoded.value.to_string())
+    }
+
+    #[test]
+    fn members_given_twice_are_told_wherever_they_are() {
+        let (value, duplicates) =
+            parse_noting_duplicates(br#"{"data":{"color":"red","color":"green"},"list":[{"a":1,"a":2}]}"#).unwrap();
+        assert_eq!(value["data"]["color"], "green");
+        let told: Vec<String> = duplicates.iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["duplicate field \"data.color\"", "duplicate field \"list[0].a\""]);
     }
 
     #[test]

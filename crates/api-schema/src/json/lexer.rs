@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use super::DEPTH_MAX;
+use super::error::Path;
 use super::scalar::Found;
 use serde_json::{Map, Value};
 
@@ -286,6 +287,16 @@ impl<'d> Lexer<'d> {
 
     /// One value of any shape, as it is. Fails beyond [`DEPTH_MAX`] levels.
     pub(crate) fn value(&mut self, depth: usize) -> Result<Value, Malformed> {
+        self.value_noting(depth, &Path::ROOT, &mut |_, _| {})
+    }
+
+    /// Like [`Lexer::value`]; tells of every member that an object gives again.
+    pub(crate) fn value_noting(
+        &mut self,
+        depth: usize,
+        path: &Path<'_>,
+        repeated: &mut dyn FnMut(&Path<'_>, &str),
+    ) -> Result<Value, Malformed> {
         if depth > DEPTH_MAX {
             return Err(Malformed);
         }
@@ -298,7 +309,7 @@ impl<'d> Lexer<'d> {
                 let mut items = Vec::new();
                 let mut more = self.open(b']')?;
                 while more {
-                    items.push(self.value(depth + 1)?);
+                    items.push(self.value_noting(depth + 1, &path.index(items.len()), repeated)?);
                     more = self.more(b']')?;
                 }
                 Value::Array(items)
@@ -308,7 +319,10 @@ impl<'d> Lexer<'d> {
                 let mut more = self.open(b'}')?;
                 while more {
                     let key = self.key()?.into_owned();
-                    let value = self.value(depth + 1)?;
+                    if members.contains_key(&key) {
+                        repeated(path, &key);
+                    }
+                    let value = self.value_noting(depth + 1, &path.key(&key), repeated)?;
                     members.insert(key, value);
                     more = self.more(b'}')?;
                 }

@@ -179,6 +179,11 @@ impl Resource {
         if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
     }
 
+    /// The group that validation errors name. Both event APIs are one internal type upstream, which has none.
+    pub fn validated_group(&self) -> &'static str {
+        if self.kind == "Event" { "" } else { self.group }
+    }
+
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }

@@ -35,8 +35,13 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
     }
     validate(&binding)?;
     let pod = Target { resource: pods()?, name: Some(name), subresource: None, ..target.clone() };
-    let write =
-        Write { target: &pod, strategy: &BindingStrategy, expected_version: None, expected_uid: None, dry_run: options.dry_run };
+    let write = Write {
+        target: &pod,
+        strategy: &BindingStrategy,
+        expected_version: None,
+        expected_uid: Some(metadata::text(&binding, "uid").to_owned()).filter(|uid| !uid.is_empty()),
+        dry_run: options.dry_run,
+    };
     let now = server.state.environment.now();
     apply(server, call, &write, &mut |old, _| bind(old, &binding, now)).await?;
     Ok(Answer::plain(201, success(None, Some(201))))
@@ -67,11 +72,6 @@ fn bind(pod: &Value, binding: &Value, now: jiff::Timestamp) -> Result<Value, Sta
         let details = Details { name: name.to_owned(), kind: "pods/binding".to_owned(), ..Details::default() };
         Err(Status::conflict_on("pods/binding", details, &why))
     };
-    let wanted_uid = metadata::text(binding, "uid");
-    let uid = metadata::text(pod, "uid");
-    if !wanted_uid.is_empty() && wanted_uid != uid {
-        return refuse(format!("Precondition failed: UID in precondition: {wanted_uid}, UID in object meta: {uid}"));
-    }
     if metadata::is_terminating(pod) {
         return refuse(format!("pod {name} is being deleted, cannot be assigned to a host"));
     }
@@ -104,8 +104,7 @@ fn merge(pod: &mut Value, binding: &Value, members: &str) {
 
 /// PodScheduled turns True; its time moves only when it was not.
 fn set_scheduled(pod: &mut Value, now: jiff::Timestamp) {
-    let condition =
-        json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": metadata::time(now)});
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": metadata::time(now)});
     if !pod["status"]["conditions"].is_array() {
         pod["status"]["conditions"] = json!([]);
     }

@@ -114,13 +114,20 @@ fn prepare(
     let resource = target.resource;
     metadata::stamp_new(&mut object, &server.state.environment.uid(), cx.now);
     strategy.prepare_for_create(&mut object, cx);
+    // Upstream defaults again whenever it reads; what generated labels bring about is visible at once (JA-D4).
+    strategy.default(&mut object, &server.state.gates);
     let object = canonical(resource, object)?;
     let mut errors = strategy.validate(&object, cx);
     if errors.is_empty() {
         errors = meta::validate_common(&object_meta(&object)?, scope_of(resource));
     }
     if !errors.is_empty() {
-        return Err(Status::invalid(resource.kind, resource.group, metadata::text(&object, "name"), &errors));
+        return Err(Status::invalid(
+            resource.kind,
+            resource.validated_group(),
+            metadata::text(&object, "name"),
+            &errors,
+        ));
     }
     admission::validate_create(server, target, &object)?;
     call.warnings.extend(strategy.warnings_on_create(&object));

@@ -112,7 +112,7 @@ async fn attempt(
     let resource = target.resource;
     let now = server.state.environment.now();
     let old = served(&stored, resource).map_err(WriteError::Failed)?;
-    check_preconditions(target, options, &old, &stored).map_err(WriteError::Failed)?;
+    check_preconditions(target, options, &old).map_err(WriteError::Failed)?;
     let Step { object: new, goes } = match resource.kind {
         "Namespace" => namespace_step(&old, options, now),
         "Pod" => pod_step(&old, options, now),
@@ -129,31 +129,35 @@ async fn attempt(
         let document = if options.dry_run { Document::Value(new) } else { Document::Stored(latest) };
         return Ok(Outcome::Kept(document));
     }
-    let last = served(&latest, resource).map_err(WriteError::Failed)?;
     if options.dry_run {
         return Ok(Outcome::Removed(new));
     }
-    let stored_form = storage::parse(&latest).map_err(WriteError::Failed)?;
-    match storage::delete(store, key, latest.revision, &stored_form).await {
-        Ok(_) | Err(WriteError::Conflict(None)) => Ok(Outcome::Removed(last)),
+    let last = storage::parse(&latest).map_err(WriteError::Failed)?;
+    match storage::delete(store, key, latest.revision, &last).await {
+        // What is answered carries the version of the removal.
+        Ok(removed) => served(&removed, resource).map(Outcome::Removed).map_err(WriteError::Failed),
+        Err(WriteError::Conflict(None)) => Ok(Outcome::Removed(new)),
         Err(error) => Err(error),
     }
 }
 
-fn check_preconditions(
-    target: &Target,
-    options: &DeleteOptions,
-    object: &Value,
-    stored: &Stored,
-) -> Result<(), Status> {
+/// The preconditions of a delete (AS-145).
+pub(super) fn check_preconditions(target: &Target, options: &DeleteOptions, object: &Value) -> Result<(), Status> {
     let resource = target.resource;
+    let uid = metadata::text(object, "uid");
+    let version = metadata::text(object, "resourceVersion");
+    if resource.kind == "Namespace" {
+        return check_namespace_preconditions(target, options, uid, version);
+    }
     let refuse = |why: String| {
         let details = Details { kind: resource.kind.to_owned(), ..Details::of(resource, target.name()) };
-        let subject =
-            if resource.group.is_empty() { resource.kind.to_owned() } else { format!("{}.{}", resource.kind, resource.group) };
+        let subject = if resource.group.is_empty() {
+            resource.kind.to_owned()
+        } else {
+            format!("{}.{}", resource.kind, resource.group)
+        };
         Err(Status::conflict_on(&subject, details, &why))
     };
-    let uid = metadata::text(object, "uid");
     match &options.uid {
         Some(wanted) if wanted != uid => {
             return refuse(format!(
@@ -163,10 +167,27 @@ fn check_preconditions(
         _ => {}
     }
     match &options.resource_version {
-        Some(wanted) if *wanted != stored.revision.to_string() => refuse(format!(
-            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({}). The object might have been modified",
-            stored.revision
+        Some(wanted) if wanted != version => refuse(format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
         )),
+        _ => Ok(()),
+    }
+}
+
+/// Namespaces are deleted by a handler of their own, which words the same refusal differently.
+fn check_namespace_preconditions(
+    target: &Target,
+    options: &DeleteOptions,
+    uid: &str,
+    version: &str,
+) -> Result<(), Status> {
+    let refuse = |what: &str, wanted: &str, stored: &str| {
+        let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {stored}");
+        Err(Status::conflict(target.resource, target.name(), &why))
+    };
+    match (&options.uid, &options.resource_version) {
+        (Some(wanted), _) if wanted != uid => refuse("UID", wanted, uid),
+        (_, Some(wanted)) if wanted != version => refuse("ResourceVersion", wanted, version),
         _ => Ok(()),
     }
 }
@@ -178,12 +199,7 @@ struct Step {
 }
 
 /// Kinds without grace: finalizers alone decide (AS-146).
-fn plain_step(
-    old: &Value,
-    strategy: &dyn crate::resources::Strategy,
-    options: &DeleteOptions,
-    now: Timestamp,
-) -> Step {
+fn plain_step(old: &Value, strategy: &dyn crate::resources::Strategy, options: &DeleteOptions, now: Timestamp) -> Step {
     let mut object = old.clone();
     if !strategy.ignores_propagation() {
         set_propagation(&mut object, options, strategy.orphans_by_default().is_some());
@@ -218,8 +234,11 @@ fn set_propagation(object: &mut Value, options: &DeleteOptions, orphans_by_defau
         || policy == Some("Orphan")
         || (unspecified && (has(ORPHAN) || (orphans_by_default && !has(FOREGROUND))));
     let foreground = policy == Some("Foreground") || (unspecified && has(FOREGROUND) && !orphan);
-    let mut finalizers: Vec<&str> =
-        current.iter().map(String::as_str).filter(|&finalizer| finalizer != ORPHAN && finalizer != FOREGROUND).collect();
+    let mut finalizers: Vec<&str> = current
+        .iter()
+        .map(String::as_str)
+        .filter(|&finalizer| finalizer != ORPHAN && finalizer != FOREGROUND)
+        .collect();
     if orphan {
         finalizers.push(ORPHAN);
     }

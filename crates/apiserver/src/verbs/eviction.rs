@@ -55,37 +55,16 @@ async fn mark_disrupted(
     pod: &Target,
     options: &DeleteOptions,
 ) -> Result<(), Status> {
-    let write = Write {
-        target: pod,
-        strategy: &EvictionStrategy,
-        expected_version: None,
-        expected_uid: None,
-        dry_run: false,
-    };
+    let write =
+        Write { target: pod, strategy: &EvictionStrategy, expected_version: None, expected_uid: None, dry_run: false };
     let time = metadata::time(server.state.environment.now());
     let wanted = options.clone();
     apply(server, call, &write, &mut |old, _| {
-        let current = metadata::text(old, "uid");
-        if let Some(uid) = wanted.uid.as_deref().filter(|uid| *uid != current) {
-            return Err(precondition_failed(pod, "UID", uid, current));
-        }
-        let version = metadata::text(old, "resourceVersion");
-        if let Some(given) = wanted.resource_version.as_deref().filter(|given| *given != version) {
-            return Err(precondition_failed(pod, "ResourceVersion", given, version));
-        }
+        delete::check_preconditions(pod, &wanted, old)?;
         Ok(disrupted(old, &time))
     })
     .await?;
     Ok(())
-}
-
-fn precondition_failed(pod: &Target, what: &str, given: &str, stored: &str) -> Status {
-    let why = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/pods/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: {what} in precondition: {given}, {what} in object meta: {stored}",
-        pod.namespace(),
-        pod.name()
-    );
-    Status::conflict(pod.resource, pod.name(), &why)
 }
 
 fn disrupted(pod: &Value, time: &Value) -> Value {

@@ -66,7 +66,8 @@ async fn start(server: &ApiServer, target: &Target, options: &ListOptions) -> Re
 
 /// On lists an unreadable version is the client's fault (AS-87).
 fn list_version(text: &str) -> Result<Option<u64>, Status> {
-    resource_version(text).map_err(|status| Status::bad_request(format!("invalid resource version: {}", status.message)))
+    resource_version(text)
+        .map_err(|status| Status::bad_request(format!("invalid resource version: {}", status.message)))
 }
 
 fn page(
@@ -152,7 +153,8 @@ impl Token {
     }
 
     fn decode(text: &str) -> Result<Self, Status> {
-        let invalid = |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+        let invalid =
+            |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         if text.len() > TOKEN_BYTES_MAX {
             return Err(invalid("too long"));
         }

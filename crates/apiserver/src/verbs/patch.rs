@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     strategy,
-    update::{Write, apply},
+    update::{Write, apply, check_name},
 };
 use crate::{
     answer::Answer,
@@ -29,20 +29,18 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
         .kind(&api_version, target.resource.kind)
         .ok_or_else(|| Status::internal(format!("no schema for {api_version} {}", target.resource.kind)))?;
     let strategy = strategy(target);
-    let write = Write {
-        target,
-        strategy,
-        expected_version: None,
-        expected_uid: None,
-        dry_run: options.dry_run,
-    };
-    let body = parse(&bytes)?;
+    let write = Write { target, strategy, expected_version: None, expected_uid: None, dry_run: options.dry_run };
+    let (body, duplicates) = parse(patch_type, &bytes)?;
+    let convert = if patch_type == PatchType::Strategic { json::convert_unstructured } else { json::convert };
     let gates = server.state.gates.clone();
     apply(server, call, &write, &mut |old, call| {
         let patched = patched(ty, patch_type, old.clone(), &body).map_err(refusal)?;
-        let shown = || if patch_type == PatchType::Strategic { patch::strategic::patch_text(&body) } else { text(&patched.object) };
-        let decoded = json::convert(ty, patched.object.clone()).map_err(|error| refusal(PatchError::invalid(shown(), error.to_string())))?;
-        let mut found = patched.strict_errors.clone();
+        let shown = || {
+            if patch_type == PatchType::Strategic { patch::strategic::patch_text(&body) } else { text(&patched.object) }
+        };
+        let decoded = convert(ty, patched.object.clone())
+            .map_err(|error| refusal(PatchError::invalid(shown(), error.to_string())))?;
+        let mut found = [duplicates.as_slice(), &patched.strict_errors].concat();
         found.extend(decoded.strict.iter().map(ToString::to_string));
         match options.field_validation {
             FieldValidation::Strict if !found.is_empty() => {
@@ -53,6 +51,7 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
             _ => {}
         }
         let mut value = decoded.value;
+        check_name(&value, target)?;
         strategy.default(&mut value, &gates);
         Ok(value)
     })
@@ -60,8 +59,13 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
 }
 
 /// The body of a patch is JSON whatever its type.
-fn parse(bytes: &[u8]) -> Result<Value, Status> {
-    json::parse(bytes).map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))
+///
+/// Members that it gives twice are told like unknown fields (AS-118).
+fn parse(patch_type: PatchType, bytes: &[u8]) -> Result<(Value, Vec<String>), Status> {
+    let prefix = if patch_type == PatchType::Strategic { "" } else { "error decoding patch: " };
+    let (body, duplicates) =
+        json::parse_noting_duplicates(bytes).map_err(|error| Status::bad_request(format!("{prefix}{error}")))?;
+    Ok((body, duplicates.iter().map(ToString::to_string).collect()))
 }
 
 fn patched(ty: &'static Type, patch_type: PatchType, old: Value, body: &Value) -> Result<Patched, PatchError> {

@@ -45,7 +45,7 @@ pub(super) async fn update(server: &ApiServer, call: &mut Call, target: &Target)
 }
 
 /// The name of body and URL must agree (AS-75).
-fn check_name(object: &Value, target: &Target) -> Result<(), Status> {
+pub(super) fn check_name(object: &Value, target: &Target) -> Result<(), Status> {
     match metadata::text(object, "name") {
         "" => Err(Status::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
@@ -133,9 +133,7 @@ fn check_version(stored: &Stored, changed: &Value, write: &Write<'_>) -> Result<
         None => object_version(metadata::text(changed, "resourceVersion"))?,
     };
     match given {
-        Some(version) if version != stored.revision => {
-            Err(Status::stale(write.target.resource, write.target.name()))
-        }
+        Some(version) if version != stored.revision => Err(Status::stale(write.target.resource, write.target.name())),
         _ => Ok(()),
     }
 }
@@ -153,6 +151,7 @@ fn prepare(
     metadata::restore(&mut new, old);
     metadata::of(&mut new).shift_remove("managedFields");
     call.warnings.extend(meta::drop_duplicate_owners(&mut new));
+    admission::mutate_update(write.target, &mut new, old);
     write.strategy.prepare_for_update(&mut new, old, &cx);
     let new = canonical(resource, new)?;
     if new == *old {
@@ -165,7 +164,7 @@ fn prepare(
     }
     errors.extend(write.strategy.validate_update(&new, old, &cx));
     if !errors.is_empty() {
-        return Err(Status::invalid(resource.kind, resource.group, metadata::text(old, "name"), &errors));
+        return Err(Status::invalid(resource.kind, resource.validated_group(), metadata::text(old, "name"), &errors));
     }
     call.warnings.extend(write.strategy.warnings_on_update(&new, old));
     Ok(new)

@@ -88,7 +88,10 @@ async fn start(
         Some(wanted) => wanted,
         None => from.is_none(),
     };
-    if initial && let Some(wanted) = from && let Err(status) = get::reach(server, wanted).await {
+    if initial
+        && let Some(wanted) = from
+        && let Err(status) = get::reach(server, wanted).await
+    {
         return Phase::Failing(status);
     }
     if !initial {
@@ -109,9 +112,14 @@ enum Phase {
     /// One ERROR event, then the end.
     Failing(Status),
     /// Current objects as ADDED events.
-    Initial { items: VecDeque<Stored>, revision: u64 },
+    Initial {
+        items: VecDeque<Stored>,
+        revision: u64,
+    },
     /// Live events are about to be read from a revision.
-    Opening { from: u64 },
+    Opening {
+        from: u64,
+    },
     Live(store::Watch<Attributes>),
     Ended,
 }

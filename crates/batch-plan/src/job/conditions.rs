@@ -27,7 +27,9 @@ pub(crate) fn fresh(kind: &str, status: &str, reason: &str, message: &str, now: 
 pub(crate) fn upsert(status: &mut JobStatus, new: JobCondition) -> bool {
     let list = status.conditions.get_or_insert_default();
     match list.iter_mut().find(|known| known.type_ == new.type_) {
-        Some(known) if known.status == new.status && known.reason == new.reason && known.message == new.message => false,
+        Some(known) if known.status == new.status && known.reason == new.reason && known.message == new.message => {
+            false
+        }
         Some(known) => {
             *known = new;
             true

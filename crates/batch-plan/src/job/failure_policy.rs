@@ -157,9 +157,7 @@ mod tests {
             let words = text.split_whitespace().filter_map(|word| word.split_once('='));
             words.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
         };
-        let ended = |name: &str, code: &str| {
-            json!({"name": name, "state": {"terminated": {"exitCode": code.parse::<i32>().unwrap()}}})
-        };
+        let ended = |name: &str, code: &str| json!({"name": name, "state": {"terminated": {"exitCode": code.parse::<i32>().unwrap()}}});
         let (init, main): (Vec<_>, Vec<_>) = pairs(exits).into_iter().partition(|(name, _)| name.starts_with("init:"));
         let statuses = |items: &[(String, String)]| -> Vec<_> {
             items.iter().map(|(name, code)| ended(name.trim_start_matches("init:"), code)).collect()

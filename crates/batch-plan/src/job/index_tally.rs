@@ -57,7 +57,10 @@ impl IndexTally {
 
     /// The retained pods of indexes that need no replacement any more.
     pub(super) fn retained_in(&self, done: &IndexSet) -> impl Iterator<Item = &Key> {
-        done.intervals().iter().flat_map(|interval| self.retained.range(interval.first..=interval.last)).map(|(_, key)| key)
+        done.intervals()
+            .iter()
+            .flat_map(|interval| self.retained.range(interval.first..=interval.last))
+            .map(|(_, key)| key)
     }
 
     /// Live and still tracked pods of an index.

@@ -56,13 +56,7 @@ pub enum Change {
 
 impl Ledger {
     pub fn new(gates: Gates) -> Self {
-        Self {
-            gates,
-            jobs: HashMap::new(),
-            namespaces: HashMap::new(),
-            strays: BTreeMap::new(),
-            homes: HashMap::new(),
-        }
+        Self { gates, jobs: HashMap::new(), namespaces: HashMap::new(), strays: BTreeMap::new(), homes: HashMap::new() }
     }
 
     /// A Job is new or has changed. Call it before planning for the Job.
@@ -209,9 +203,7 @@ impl Ledger {
     fn ended_with_finalizer(&self, uid: &Uid) -> bool {
         match self.homes.get(uid) {
             Some(Home::Job(job)) => self.tally(job).is_some_and(|tally| tally.has_ended_with_finalizer(uid)),
-            Some(Home::Stray) => {
-                self.strays.get(uid).is_some_and(|pod| pod.phase.is_terminal() && pod.finalizer)
-            }
+            Some(Home::Stray) => self.strays.get(uid).is_some_and(|pod| pod.phase.is_terminal() && pod.finalizer),
             None => false,
         }
     }

@@ -104,7 +104,9 @@ mod tests {
 
     #[test]
     fn names_look_generated() {
-        for (job_name, index) in [("a", None), ("a", Some(7)), (&*"n".repeat(63), None), (&*"n".repeat(63), Some(12345))] {
+        for (job_name, index) in
+            [("a", None), ("a", Some(7)), (&*"n".repeat(63), None), (&*"n".repeat(63), Some(12345))]
+        {
             let names = names(job_name);
             let name = names.name(index, 3);
             let kept = names.prefix(index).chars().take(58).collect::<String>();

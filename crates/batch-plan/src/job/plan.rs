@@ -100,7 +100,10 @@ pub enum PodAction {
     None,
     /// Create pods with the bodies that [`PodStencil`](super::PodStencil) gives, in batches one after the other. After a
     /// batch with a failure the rest is skipped. "Already exists" is [`CallOutcome::Done`] if the pod is the Job's.
-    Create { pods: Vec<Creation>, batches: Vec<usize> },
+    Create {
+        pods: Vec<Creation>,
+        batches: Vec<usize>,
+    },
     /// Remove surplus pods so that they count as nothing: `patches::mark_surplus`, DELETE, `patches::release_surplus`.
     Remove(Vec<PodRef>),
     /// DELETE pods because the Job ends. They keep their finalizer and are counted afterwards.
@@ -384,7 +387,13 @@ impl Act {
 
 impl Context {
     /// Brings the numbers in line with what became of the pods, and tells about it.
-    fn apply(&mut self, action: &PodAction, outcomes: &[CallOutcome], events: &mut Vec<Event>, metrics: &mut Vec<Metric>) {
+    fn apply(
+        &mut self,
+        action: &PodAction,
+        outcomes: &[CallOutcome],
+        events: &mut Vec<Event>,
+        metrics: &mut Vec<Metric>,
+    ) {
         match action {
             PodAction::None => {}
             PodAction::Create { pods, .. } => {
@@ -481,7 +490,8 @@ impl Context {
         Record {
             events,
             metrics,
-            wake_after: if round.more { Some(Duration::ZERO) } else { self.wake_after }.map(|wait| wait.min(WAKE_AFTER_MAX)),
+            wake_after: if round.more { Some(Duration::ZERO) } else { self.wake_after }
+                .map(|wait| wait.min(WAKE_AFTER_MAX)),
             status: flush.then(|| self.status.clone()),
             release: round.release.clone(),
             closing: Closing {
@@ -506,7 +516,11 @@ impl Context {
             succeeded = (indexes.succeeded.len() - indexes.recorded.len()) as u64;
             let failed = (indexes.failed.len() - indexes.failed_recorded.len()) as u64;
             for (status, by) in [(Ended::Succeeded, succeeded), (Ended::Failed, failed)] {
-                metrics.extend((by > 0).then_some(Metric::IndexesFinished { status, per_index: self.spec.per_index, by }));
+                metrics.extend((by > 0).then_some(Metric::IndexesFinished {
+                    status,
+                    per_index: self.spec.per_index,
+                    by,
+                }));
             }
         }
         pods_finished(mode, succeeded, after.failed - before.failed, metrics);
@@ -564,7 +578,11 @@ fn finish(status: &mut JobStatus, decision: &Decision, spec: SpecFacts, stamp: T
         }
         Ended::Failed => close.events.push(Event::failed(&decision.reason, &decision.message)),
     }
-    close.metrics.push(Metric::JobFinished { mode: spec.mode, result: decision.ended, reason: decision.reason.clone() });
+    close.metrics.push(Metric::JobFinished {
+        mode: spec.mode,
+        result: decision.ended,
+        reason: decision.reason.clone(),
+    });
     close.finished = true;
 }
 

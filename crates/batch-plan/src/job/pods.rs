@@ -53,11 +53,9 @@ impl PodStencil {
         let mut annotations = of_template.and_then(|meta| meta.annotations.clone()).unwrap_or_default();
         if indexed {
             labels.remove(label::COMPLETION_INDEX);
-            for key in [
-                annotation::COMPLETION_INDEX,
-                annotation::INDEX_FAILURE_COUNT,
-                annotation::INDEX_IGNORED_FAILURE_COUNT,
-            ] {
+            for key in
+                [annotation::COMPLETION_INDEX, annotation::INDEX_FAILURE_COUNT, annotation::INDEX_IGNORED_FAILURE_COUNT]
+            {
                 annotations.remove(key);
             }
         } else if labels.is_empty() {

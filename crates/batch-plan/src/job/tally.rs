@@ -13,6 +13,7 @@ use batch_types::gates::Gates;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 
+use super::Uid;
 use super::backoff::FailureHistory;
 use super::failure_policy::{PolicyAction, PolicyMatch};
 use super::in_flight::InFlight;
@@ -20,7 +21,6 @@ use super::index_tally::IndexTally;
 use super::plan::{CallOutcome, PodAction, PodRef, ReleaseOutcome};
 use super::pod_view::{FailureCounts, Phase, PodView};
 use super::rules::Rules;
-use super::Uid;
 
 /// All pods that a Job controls, plus what we did to them that the cache does not show yet.
 ///
@@ -306,9 +306,9 @@ impl Tally {
         self.names.contains_key(name) || self.in_flight.is_blocked(name)
     }
 
-    /// Every active pod. Linear, so only for the rare moments when many of them have to go.
+    /// Every active pod. Linear unless there are none, so only for the rare moments when many of them have to go.
     pub(super) fn active_pods(&self) -> impl Iterator<Item = (&Uid, &Entry)> {
-        self.pods.iter().filter(|(_, entry)| entry.is_active())
+        self.pods.iter().filter(|(_, entry)| entry.is_active()).take(self.active as usize)
     }
 
     /// Every pod that still has to be released, whatever its state; for Jobs that are finished.

@@ -39,7 +39,8 @@ impl Totals {
         let listed = |uids: &[Uid], fate: Fate| uids.iter().filter(|uid| tally.fate(uid) == Some(fate)).count() as u64;
 
         // A pod that was listed as failed stays failed, even if it ends well after all (INV-2, Q-3).
-        let listed_succeeded = listed(&uncounted.succeeded, Fate::Succeeded) + listed(&uncounted.failed, Fate::Succeeded);
+        let listed_succeeded =
+            listed(&uncounted.succeeded, Fate::Succeeded) + listed(&uncounted.failed, Fate::Succeeded);
         let new_succeeded = tally.succeeded.len() as u64 - listed_succeeded;
         let listed_failed = uncounted.failed.iter().filter(|uid| tally.counts_as_failed(uid)).count() as u64;
         let new_failed = u64::from(tally.failed_counted) - listed_failed;

@@ -101,7 +101,11 @@ fn count_as(fate: Fate, ending: Option<Ended>) -> Option<Ended> {
 }
 
 /// The pods to release in work order (JC-1302, JC-1306).
-fn releasable<'a>(tally: &'a Tally, totals: &'a Totals, around: Circumstances) -> impl Iterator<Item = (Fate, &'a Key)> {
+fn releasable<'a>(
+    tally: &'a Tally,
+    totals: &'a Totals,
+    around: Circumstances,
+) -> impl Iterator<Item = (Fate, &'a Key)> {
     let all = around.deleting || around.ending.is_some();
     let retained: Box<dyn Iterator<Item = &Key>> = match &totals.indexes {
         _ if all => Box::new(tally.indexes.retained_keys()),

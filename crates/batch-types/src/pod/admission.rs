@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::annotations::MIRROR;
 use super::defaults::text;
+use crate::field::quoted;
 use crate::json::{at, copy_field, items_mut, object_or_new};
 
 const TOLERATION_SECONDS: i64 = 300;
@@ -102,6 +103,22 @@ pub fn admit_priority_update(new: &mut Value, old: &Value) {
         if at(new, &[key]).is_none() && at(old, &[key]).is_some() {
             copy_field(new, old, key);
         }
+    }
+}
+
+/// A pod cannot ask for a RuntimeClass, since there are none here to define one. Before validation.
+pub fn admit_runtime_class(pod: &Value) -> Result<(), String> {
+    match at(pod, &["spec", "runtimeClassName"]).and_then(Value::as_str) {
+        Some(class) => Err(format!("pod rejected: RuntimeClass {} not found", quoted(class))),
+        None => Ok(()),
+    }
+}
+
+/// Overhead is a RuntimeClass's to set. After validation.
+pub fn admit_overhead(pod: &Value) -> Result<(), String> {
+    match at(pod, &["spec", "overhead"]) {
+        Some(_) => Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned()),
+        None => Ok(()),
     }
 }
 
@@ -255,6 +272,20 @@ mod tests {
         let mut new = edited(pod(), &json!({"spec": {"priority": 8}}));
         admit_priority_update(&mut new, &old);
         assert_eq!((&new["spec"]["priority"], &new["spec"]["preemptionPolicy"]), (&json!(8), &json!("Never")));
+    }
+
+    #[test]
+    fn there_are_no_runtime_classes() {
+        let with = |spec: Value| edited(pod(), &json!({"spec": spec}));
+        assert_eq!((admit_runtime_class(&pod()), admit_overhead(&pod())), (Ok(()), Ok(())));
+        assert_eq!(
+            admit_runtime_class(&with(json!({"runtimeClassName": "none-such"}))),
+            Err("pod rejected: RuntimeClass \"none-such\" not found".to_owned())
+        );
+        assert_eq!(
+            admit_overhead(&with(json!({"overhead": {"cpu": "1"}}))),
+            Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead".to_owned())
+        );
     }
 
     /// AS-222.

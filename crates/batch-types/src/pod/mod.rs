@@ -43,8 +43,8 @@ mod zero;
 mod testing;
 
 pub use admission::{
-    PriorityFacts, ServiceAccountFacts, admit_default_tolerations, admit_priority, admit_priority_update,
-    admit_service_account, service_account_name,
+    PriorityFacts, ServiceAccountFacts, admit_default_tolerations, admit_overhead, admit_priority,
+    admit_priority_update, admit_runtime_class, admit_service_account, service_account_name,
 };
 pub use defaults::{default, default_template};
 pub use fields::{SELECTABLE_FIELDS, deletion_grace_seconds, field_selector_value};

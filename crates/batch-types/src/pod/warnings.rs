@@ -172,33 +172,34 @@ fn deprecated_annotations(found: &mut Vec<String>, at: &Place<'_>, annotations: 
 
 /// Drivers that are gone or going.
 fn volumes(found: &mut Vec<String>, at: &Place<'_>, spec: &core::PodSpec) {
+    const GONE_1_25: &str = "deprecated in v1.22, non-functional in v1.25+";
+    const GONE_1_31: &str = "deprecated in v1.28, non-functional in v1.31+";
     let at = at.child("volumes");
     for (i, volume) in list(&spec.volumes).iter().enumerate() {
         let at = at.index(i);
-        let mut gone = |set: bool, name: &str, message: &str| {
-            if set {
-                found.push(format!("{}: {message}", at.child(name).path()));
-            }
-        };
-        gone(
-            volume.photon_persistent_disk.is_some(),
-            "photonPersistentDisk",
-            "deprecated in v1.11, non-functional in v1.16+",
-        );
-        gone(volume.git_repo.is_some(), "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+");
-        gone(volume.scale_io.is_some(), "scaleIO", "deprecated in v1.16, non-functional in v1.22+");
-        gone(volume.flocker.is_some(), "flocker", "deprecated in v1.22, non-functional in v1.25+");
-        gone(volume.storageos.is_some(), "storageOS", "deprecated in v1.22, non-functional in v1.25+");
-        gone(volume.quobyte.is_some(), "quobyte", "deprecated in v1.22, non-functional in v1.25+");
-        gone(volume.glusterfs.is_some(), "glusterfs", "deprecated in v1.25, non-functional in v1.26+");
+        let before_claims = [
+            (
+                volume.photon_persistent_disk.is_some(),
+                "photonPersistentDisk",
+                "deprecated in v1.11, non-functional in v1.16+",
+            ),
+            (volume.git_repo.is_some(), "gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
+            (volume.scale_io.is_some(), "scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
+            (volume.flocker.is_some(), "flocker", GONE_1_25),
+            (volume.storageos.is_some(), "storageOS", GONE_1_25),
+            (volume.quobyte.is_some(), "quobyte", GONE_1_25),
+            (volume.glusterfs.is_some(), "glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+        ];
+        let after_claims = [(volume.cephfs.is_some(), "cephfs", GONE_1_31), (volume.rbd.is_some(), "rbd", GONE_1_31)];
+        deprecated_drivers(found, &at, &before_claims);
         claim_template(found, &at, volume);
-        let mut gone = |set: bool, name: &str, message: &str| {
-            if set {
-                found.push(format!("{}: {message}", at.child(name).path()));
-            }
-        };
-        gone(volume.cephfs.is_some(), "cephfs", "deprecated in v1.28, non-functional in v1.31+");
-        gone(volume.rbd.is_some(), "rbd", "deprecated in v1.28, non-functional in v1.31+");
+        deprecated_drivers(found, &at, &after_claims);
+    }
+}
+
+fn deprecated_drivers(found: &mut Vec<String>, at: &Place<'_>, drivers: &[(bool, &str, &str)]) {
+    for (_, name, message) in drivers.iter().filter(|(used, ..)| *used) {
+        found.push(format!("{}: {message}", at.child(name).path()));
     }
 }
 

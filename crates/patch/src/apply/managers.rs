@@ -95,6 +95,19 @@ impl Entry {
         out
     }
 
+    fn is_ancient_changes(&self) -> bool {
+        self.manager == ANCIENT_CHANGES && self.operation == Operation::Update && self.subresource.is_empty()
+    }
+
+    /// Becomes the entry for ancient changes, with those of a younger one.
+    fn absorb(&mut self, younger: Self) {
+        self.manager = ANCIENT_CHANGES.to_owned();
+        self.subresource.clear();
+        self.fields.union(younger.fields);
+        self.fields.sort();
+        self.time = younger.time;
+    }
+
     /// Reads an entry; `trusted` ones were written by [`encode`] and need no look at their fields.
     fn decode(at: usize, value: Value, trusted: bool) -> Result<Self, String> {
         let Value::Object(mut members) = value else { return Err(format!("entry {at} is not an object")) };
@@ -172,11 +185,12 @@ pub(super) fn decode(list: Value, trusted: bool) -> Result<Vec<Entry>, String> {
     };
     let mut entries: Vec<Entry> = Vec::with_capacity(values.len());
     for (at, value) in values.into_iter().enumerate() {
-        let entry = Entry::decode(at, value, trusted)?;
-        match entries.iter_mut().find(|other| other.is_same_manager(&entry)) {
-            Some(other) => *other = entry,
-            None => entries.push(entry),
-        }
+        entries.push(Entry::decode(at, value, trusted)?);
+    }
+    if !trusted {
+        let last: HashMap<String, usize> = entries.iter().map(Entry::identifier).zip(0..).collect();
+        let mut at = 0..;
+        entries.retain(|entry| last.get(&entry.identifier()) == at.next().as_ref());
     }
     Ok(entries)
 }
@@ -216,8 +230,12 @@ pub(super) fn cap(entries: Vec<Entry>) -> Vec<Entry> {
         return entries;
     }
     updates.sort_by_cached_key(|&at| (entries[at].time.clone(), entries[at].identifier()));
+    let existing: HashMap<String, usize> = (0..entries.len())
+        .filter(|&at| entries[at].is_ancient_changes())
+        .map(|at| (entries[at].api_version.clone(), at))
+        .collect();
     let mut slots: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
-    // For each API version the entry that the next ones are merged into.
+    // For each API version the entry that others are merged into: the one that is there already, or else the oldest.
     let mut buckets: HashMap<String, usize> = HashMap::new();
     for at in updates {
         if count <= UPDATE_MANAGERS_MAX {
@@ -225,35 +243,21 @@ pub(super) fn cap(entries: Vec<Entry>) -> Vec<Entry> {
         }
         let Some(entry) = slots[at].take() else { continue };
         match buckets.get(&entry.api_version) {
-            None => {
-                buckets.insert(entry.api_version.clone(), at);
-                slots[at] = Some(entry);
-            }
-            Some(&first) => {
+            Some(&bucket) if bucket != at => {
                 count -= 1;
-                let bucket = bucket(&mut slots, first, &entry.api_version);
-                bucket.fields.union(entry.fields);
-                bucket.fields.sort();
-                bucket.time = entry.time;
+                if let Some(bucket) = &mut slots[bucket] {
+                    bucket.absorb(entry);
+                }
+            }
+            Some(_) => slots[at] = Some(entry),
+            None => {
+                let bucket = existing.get(&entry.api_version).copied().unwrap_or(at);
+                buckets.insert(entry.api_version.clone(), bucket);
+                slots[at] = Some(entry);
             }
         }
     }
     slots.into_iter().flatten().collect()
-}
-
-/// The entry for ancient changes of a version: one that is there already, or else the first one that is merged.
-fn bucket<'a>(slots: &'a mut [Option<Entry>], first: usize, api_version: &str) -> &'a mut Entry {
-    let is_bucket = |entry: &Entry| {
-        entry.manager == ANCIENT_CHANGES
-            && entry.operation == Operation::Update
-            && entry.subresource.is_empty()
-            && entry.api_version == api_version
-    };
-    let existing = slots.iter().position(|slot| slot.as_ref().is_some_and(is_bucket));
-    let bucket = slots[existing.unwrap_or(first)].as_mut().expect("a bucket is never merged into another");
-    bucket.manager = ANCIENT_CHANGES.to_owned();
-    bucket.subresource.clear();
-    bucket
 }
 
 /// Whether a write changes nothing: the objects are equal except for the times of `managedFields` (AS-83).
@@ -271,13 +275,19 @@ fn equal_metadata(left: &Value, right: &Value) -> bool {
     let (Value::Object(left), Value::Object(right)) = (left, right) else { return equal(left, right) };
     left.len() == right.len()
         && left.iter().all(|(name, value)| match (value, right.get(name)) {
-            (Value::Array(value), Some(Value::Array(other))) if name == "managedFields" => {
-                value.len() == other.len()
-                    && value.iter().all(|entry| other.iter().any(|other| equal_entries(entry, other)))
-            }
+            (Value::Array(value), Some(Value::Array(other))) if name == "managedFields" => equal_lists(value, other),
             (value, Some(other)) => equal(value, other),
             (_, None) => false,
         })
+}
+
+/// Entries are sorted by time, so equal ones may have changed places; not many, since a write gives a new time to one.
+/// Beyond a number that no server produces, places count.
+fn equal_lists(left: &[Value], right: &[Value]) -> bool {
+    const SEARCHED_MAX: usize = 100;
+    let in_place = || left.iter().zip(right).all(|(left, right)| equal_entries(left, right));
+    let anywhere = || left.iter().all(|left| right.iter().any(|right| equal_entries(left, right)));
+    left.len() == right.len() && (in_place() || (left.len() <= SEARCHED_MAX && anywhere()))
 }
 
 fn equal_entries(left: &Value, right: &Value) -> bool {

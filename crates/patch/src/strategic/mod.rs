@@ -12,6 +12,8 @@ mod list;
 mod lookup;
 mod order;
 
+use std::collections::HashSet;
+
 use api_schema::Type;
 use serde_json::{Map, Value};
 
@@ -103,7 +105,8 @@ fn unknown_directive(directive: &Value, patch: &Object) -> PatchError {
 fn retain_keys(live: &mut Object, keys: &Value, patch: &Object) -> Result<(), PatchError> {
     let bad_format = || PatchError::bad_request("invalid patch format of retainKeys");
     let keys = keys.as_array().ok_or_else(bad_format)?;
-    let listed = |name: &str| keys.iter().any(|key| key.as_str() == Some(name));
+    let keys: HashSet<&str> = keys.iter().filter_map(Value::as_str).collect();
+    let listed = |name: &str| keys.contains(name);
     let uncovered = patch.iter().any(|(name, value)| {
         !value.is_null()
             && name != RETAIN_KEYS

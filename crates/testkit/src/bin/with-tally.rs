@@ -26,8 +26,14 @@ struct Arguments {
     command: Vec<String>,
 }
 
-fn main() -> Result<ExitCode> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    run(&Arguments::parse()).unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode> {
     let data = tempfile::Builder::new().prefix("tally-").tempdir().context("make a data directory")?;
     let kubeconfig = arguments.kubeconfig.to_str().context("the kubeconfig's path is not text")?;
     let flags = ["--node", "none", "--controllers", "none", "--kubeconfig-out", kubeconfig];

@@ -3,5 +3,7 @@
 //! `text` reads and writes the little language, `vectors` holds the tables of the specification's appendix A, `world` is
 //! an API server and a shell in memory, in which `scenarios` (appendix B), `regressions` (REG-…) and `properties` run.
 
+mod properties;
 mod text;
 mod vectors;
+mod world;

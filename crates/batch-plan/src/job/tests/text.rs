@@ -62,10 +62,8 @@ impl Case {
         }
         let released: Vec<PodRef> = pods.iter().filter(|pod| pod.released).map(|pod| pod.reference()).collect();
         tally.note_release(&released, &ReleaseOutcome::default());
-        let creations: Vec<Creation> = unseen
-            .iter()
-            .map(|name| Creation { name: (*name).into(), index: None, failure_counts: None })
-            .collect();
+        let creations: Vec<Creation> =
+            unseen.iter().map(|name| Creation { name: (*name).into(), index: None, failure_counts: None }).collect();
         let done = vec![CallOutcome::Done; creations.len()];
         tally.note_action(&PodAction::Create { pods: creations, batches: Vec::new() }, &done, now());
         Self { job, tally, settings }
@@ -345,8 +343,7 @@ fn job_of(words: &[&str], pods: &[PodText]) -> Job {
     if count(|pod| pod.active) > 0 {
         status["active"] = json!(count(|pod| pod.active));
     }
-    let mut metadata =
-        json!({"namespace": "ns", "name": "a", "uid": "job", "resourceVersion": "1"});
+    let mut metadata = json!({"namespace": "ns", "name": "a", "uid": "job", "resourceVersion": "1"});
     for word in words {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         let number = || json!(value.parse::<i64>().unwrap_or_else(|_| panic!("`{word}` needs a number")));

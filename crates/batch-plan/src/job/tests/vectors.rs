@@ -18,35 +18,110 @@ fn failing(what: &'static str) -> impl Fn(&str) -> CallOutcome {
 #[test]
 fn v2_indexes_fail_when_their_pods_have_failed_too_often() {
     let job = "job Indexed parallelism=0 completions=2 failedIndexes=";
-    check(&format!("{job} backoffLimitPerIndex=1 | pods 0F[0] 1F[1]"), expect![[]]);
-    check(&format!("{job} backoffLimitPerIndex=0 | pods 0F[0]-"), expect![[]]);
-    check(&format!("{job} backoffLimitPerIndex=0 | pods 3F[0]"), expect![[]]);
-    check(&format!("{job}0 backoffLimitPerIndex=0 | pods 1F[0]"), expect![[]]);
-    check(&format!("{job}9 backoffLimitPerIndex=0 | pods 1F[0]"), expect![[]]);
-    check(&format!("{job} backoffLimitPerIndex=1 rules=FailIndex:In:42 | pods 0F[0]#42"), expect![[]]);
+    check(
+        &format!("{job} backoffLimitPerIndex=1 | pods 0F[0] 1F[1]"),
+        expect![[r#"
+        status  failedIndexes=1 uncounted.failed=[p001]
+        release p001
+        status  failed=1 uncounted.failed=[]"#]],
+    );
+    check(&format!("{job} backoffLimitPerIndex=0 | pods 0F[0]-"), expect![[""]]);
+    check(&format!("{job} backoffLimitPerIndex=0 | pods 3F[0]"), expect!["release p000"]);
+    check(
+        &format!("{job}0 backoffLimitPerIndex=0 | pods 1F[0]"),
+        expect![[r#"
+        status  failedIndexes=0,1 uncounted.failed=[p000] conditions=[FailureTarget/FailedIndexes]
+        release p000
+        status  failed=1 uncounted.failed=[] conditions=[FailureTarget/FailedIndexes,Failed/FailedIndexes]
+        event   Warning FailedIndexes: Job has failed indexes"#]],
+    );
+    check(
+        &format!("{job}9 backoffLimitPerIndex=0 | pods 1F[0]"),
+        expect![[r#"
+        status  failedIndexes=1 uncounted.failed=[p000]
+        release p000
+        status  failed=1 uncounted.failed=[]"#]],
+    );
+    check(
+        &format!("{job} backoffLimitPerIndex=1 rules=FailIndex:In:42 | pods 0F[0]#42"),
+        expect![[r#"
+        status  failedIndexes=0 uncounted.failed=[p000]
+        release p000
+        status  failed=1 uncounted.failed=[]"#]],
+    );
 }
 
 #[test]
 fn v3_one_failed_pod_is_retained_until_its_replacement_is_there() {
     let job = "job Indexed parallelism=0 completions=4 failedIndexes= backoffLimitPerIndex=1";
-    check(&format!("{job} | pods a:0F[0] b:1F[1] c:2F[0]"), expect![[]]);
-    check(&format!("{job} | pods a:0F[0]-"), expect![[]]);
-    check(&format!("{job} | pods a:0F[0]="), expect![[]]);
-    check(&format!("{job} | pods a:4F[0]"), expect![[]]);
-    check(&format!("{job} parallelism=1 | pods a1:0F[0] a2:0R[1]"), expect![[]]);
-    check(&format!("{job} | pods a1:0F[0] a2:0S[1]"), expect![[]]);
+    check(
+        &format!("{job} | pods a:0F[0] b:1F[1] c:2F[0]"),
+        expect![[r#"
+        status  failedIndexes=1 uncounted.failed=[b]
+        release b
+        status  failed=1 uncounted.failed=[]"#]],
+    );
+    check(&format!("{job} | pods a:0F[0]-"), expect![[""]]);
+    check(&format!("{job} | pods a:0F[0]="), expect![[""]]);
+    check(&format!("{job} | pods a:4F[0]"), expect!["release a"]);
+    check(
+        &format!("{job} parallelism=1 | pods a1:0F[0] a2:0R[1]"),
+        expect![[r#"
+        status  uncounted.failed=[a1]
+        release a1
+        status  failed=1 uncounted.failed=[]"#]],
+    );
+    check(
+        &format!("{job} | pods a1:0F[0] a2:0S[1]"),
+        expect![[r#"
+        status  succeeded=1 completedIndexes=0 uncounted.failed=[a1]
+        release a2 a1
+        status  failed=1 uncounted.failed=[]"#]],
+    );
     let job = "job Indexed parallelism=0 completions=4 failedIndexes= backoffLimitPerIndex=4";
-    check(&format!("{job} | pods a1:0F[0] a3:0F[2] a2:0F[1]"), expect![[]]);
-    check(&format!("{job} | pods a1:0F[0]@1 a2:0F[0]@0 a3:0F[0]@2"), expect![[]]);
+    check(
+        &format!("{job} | pods a1:0F[0] a3:0F[2] a2:0F[1]"),
+        expect![[r#"
+        status  uncounted.failed=[a1,a2]
+        release a1 a2
+        status  failed=2 uncounted.failed=[]"#]],
+    );
+    check(
+        &format!("{job} | pods a1:0F[0]@1 a2:0F[0]@0 a3:0F[0]@2"),
+        expect![[r#"
+        status  uncounted.failed=[a1,a3]
+        release a1 a3
+        status  failed=2 uncounted.failed=[]"#]],
+    );
 }
 
 #[test]
 fn v3_replacements_carry_the_counts_on() {
     let job = "job Indexed parallelism=1 completions=1 failedIndexes= backoffLimitPerIndex=5";
-    check(job, expect![[]]);
-    check(&format!("{job} | pods 0F[0]"), expect![[]]);
-    check(&format!("{job} | pods 0F[3]"), expect![[]]);
-    check(&format!("{job} rules=Ignore:In:7 | pods 0F[3]#7"), expect![[]]);
+    check(
+        job,
+        expect![[r#"
+        create  0[0]
+        status  active=1"#]],
+    );
+    check(
+        &format!("{job} | pods 0F[0]"),
+        expect![[r#"
+        create  0[1]
+        status  active=1"#]],
+    );
+    check(
+        &format!("{job} | pods 0F[3]"),
+        expect![[r#"
+        create  0[4]
+        status  active=1"#]],
+    );
+    check(
+        &format!("{job} rules=Ignore:In:7 | pods 0F[3]#7"),
+        expect![[r#"
+        create  0[3+1]
+        status  active=1"#]],
+    );
 }
 
 // V-5: which active pods of an Indexed Job go whatever their number.
@@ -54,9 +129,24 @@ fn v3_replacements_carry_the_counts_on() {
 #[test]
 fn v5_pods_without_a_valid_index_and_duplicates_go() {
     let job = "job Indexed parallelism=6 completions=6";
-    check(&format!("{job} | pods x:P a:2P b:5R c:6R"), expect![[]]);
-    check(&format!("{job} | pods a:5P b:0R c:3P d:0R e:3R f:0P g:6R h:6P"), expect![[]]);
-    check(&format!("{job} | pods x:P y:R z:R a:0P b:1P c:1P d:1R"), expect![[]]);
+    check(
+        &format!("{job} | pods x:P a:2P b:5R c:6R"),
+        expect![[r#"
+        remove  c x
+        status  active=2 terminating=2"#]],
+    );
+    check(
+        &format!("{job} | pods a:5P b:0R c:3P d:0R e:3R f:0P g:6R h:6P"),
+        expect![[r#"
+        remove  b c f g h
+        status  active=3 terminating=5"#]],
+    );
+    check(
+        &format!("{job} | pods x:P y:R z:R a:0P b:1P c:1P d:1R"),
+        expect![[r#"
+        remove  b c x y z
+        status  active=2 terminating=5"#]],
+    );
 }
 
 // V-8, last paragraph: which indexes wait.
@@ -64,24 +154,47 @@ fn v5_pods_without_a_valid_index_and_duplicates_go() {
 #[test]
 fn v8_indexes_wait_for_their_own_failures_only() {
     let job = "job Indexed parallelism=4 completions=4 failedIndexes= backoffLimitPerIndex=6";
-    check(&format!("{job} | pods 0R 2R"), expect![[]]);
-    check(&format!("{job} | pods 0R 2R 1F[0]@0"), expect![[]]);
-    check(&format!("{job} | pods 0R 2R 1F[0]@0 3F[0]@10"), expect![[]]);
-    check(&format!("{job} | pods 0R 1F[1]@0 2F[0]@0 3F[2]@0"), expect![[]]);
-    check(&format!("{job} | pods 0R 1F[1]@1 2F[0]@1 3F[2]@1"), expect![[]]);
-    check(&format!("{job} | pods 0R 2R 3R 1F[1+1]@0"), expect![[]]);
+    check(
+        &format!("{job} | pods 0R 2R"),
+        expect![[r#"
+        create  1[0] 3[0]
+        status  active=4"#]],
+    );
+    check(
+        &format!("{job} | pods 0R 2R 1F[0]@0"),
+        expect![[r#"
+        create  3[0]
+        status  active=3
+        wake    10s"#]],
+    );
+    check(
+        &format!("{job} | pods 0R 2R 1F[0]@0 3F[0]@10"),
+        expect![[r#"
+        create  3[1]
+        status  active=3
+        wake    10s"#]],
+    );
+    check(&format!("{job} | pods 0R 1F[1]@0 2F[0]@0 3F[2]@0"), expect!["wake    10s"]);
+    check(&format!("{job} | pods 0R 1F[1]@1 2F[0]@1 3F[2]@1"), expect!["wake    9s"]);
+    check(&format!("{job} | pods 0R 2R 3R 1F[1+1]@0"), expect!["wake    40s"]);
 }
 
 // V-10: tracking.
 
 #[test]
 fn v10_1_nothing_to_track() {
-    check("job parallelism=0", expect![[]]);
+    check("job parallelism=0", expect![[""]]);
 }
 
 #[test]
 fn v10_2_ended_and_deleted_pods_are_recorded_then_counted() {
-    check("job parallelism=2 completions=9 | pods a:S b:F c:S! d:F! e:P! f:P g:R", expect![[]]);
+    check(
+        "job parallelism=2 completions=9 | pods a:S b:F c:S! d:F! e:P! f:P g:R",
+        expect![[r#"
+        status  uncounted.succeeded=[a,c] uncounted.failed=[b,d,e]
+        release a c b d e
+        status  succeeded=2 failed=3 uncounted.succeeded=[] uncounted.failed=[]"#]],
+    );
 }
 
 #[test]
@@ -89,7 +202,10 @@ fn v10_3_pods_on_record_are_counted_when_they_are_released() {
     check(
         "job parallelism=1 completions=9 succeeded=2 failed=3 uncounted.succeeded=[a,e] uncounted.failed=[b,f]
          pods e:S- x:F- y:P- a:S b:F c:S d:F",
-        expect![[]],
+        expect![[r#"
+            status  succeeded=3 failed=4 uncounted.succeeded=[a,c] uncounted.failed=[b,d]
+            release a b c d
+            status  succeeded=5 failed=6 uncounted.succeeded=[] uncounted.failed=[]"#]],
     );
 }
 
@@ -98,30 +214,73 @@ fn v10_4_pods_that_we_have_released_are_not_seen_as_tracked() {
     check(
         "job parallelism=0 completions=9 succeeded=2 failed=3 uncounted.succeeded=[a,g] uncounted.failed=[b,h]
          pods a:S b:F c:S= d:F= e:S f:F g:S= h:F=",
-        expect![[]],
+        expect![[r#"
+            status  succeeded=3 failed=4 uncounted.succeeded=[a,e] uncounted.failed=[b,f]
+            release a b e f
+            status  succeeded=5 failed=6 uncounted.succeeded=[] uncounted.failed=[]"#]],
     );
 }
 
 #[test]
 fn v10_5_success_releases_all_and_counts_only_ended_pods() {
-    check("job parallelism=1 completions=1 | pods a:S b:F", expect![[]]);
-    check("job parallelism=1 completions=1 SuccessCriteriaMet=True | pods a:S b:F c:P", expect![[]]);
+    check(
+        "job parallelism=1 completions=1 | pods a:S b:F",
+        expect![[r#"
+        status  uncounted.succeeded=[a] uncounted.failed=[b] conditions=[SuccessCriteriaMet/CompletionsReached]
+        release a b
+        status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[] completionTime=now conditions=[SuccessCriteriaMet/CompletionsReached,Complete/CompletionsReached]
+        event   Normal Completed: Job completed"#]],
+    );
+    check(
+        "job parallelism=1 completions=1 SuccessCriteriaMet=True | pods a:S b:F c:P",
+        expect![[r#"
+        end     c
+        status  active=0 terminating=1 uncounted.succeeded=[a] uncounted.failed=[b]
+        release a b c
+        status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[]"#]],
+    );
 }
 
 #[test]
 fn v10_6_failure_counts_all_that_have_not_succeeded() {
-    check("job parallelism=1 completions=9 FailureTarget=True | pods a:S b:F c:R!", expect![[]]);
-    check("job parallelism=1 completions=9 FailureTarget=True | pods a:S b:F c:R", expect![[]]);
+    check(
+        "job parallelism=1 completions=9 FailureTarget=True | pods a:S b:F c:R!",
+        expect![[r#"
+        status  uncounted.succeeded=[a] uncounted.failed=[b,c]
+        release a b c
+        status  succeeded=1 failed=2 uncounted.succeeded=[] uncounted.failed=[]"#]],
+    );
+    check(
+        "job parallelism=1 completions=9 FailureTarget=True | pods a:S b:F c:R",
+        expect![[r#"
+        end     c
+        status  active=0 terminating=1 uncounted.succeeded=[a] uncounted.failed=[b,c]
+        release a b c
+        status  succeeded=1 failed=2 uncounted.succeeded=[] uncounted.failed=[]"#]],
+    );
 }
 
 #[test]
 fn v10_7_a_job_that_is_deleted_releases_all_pods() {
-    check("job deleting parallelism=1 completions=9 | pods a:S b:F c:R", expect![[]]);
+    check(
+        "job deleting parallelism=1 completions=9 | pods a:S b:F c:R",
+        expect![[r#"
+        status  uncounted.succeeded=[a] uncounted.failed=[b]
+        release a b c
+        status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[]"#]],
+    );
 }
 
 #[test]
 fn v10_9_nothing_is_counted_while_finalizers_stay() {
-    check_with("job parallelism=0 completions=9 | pods a:S b:F", Settings::default(), failing("release"), expect![[]]);
+    check_with(
+        "job parallelism=0 completions=9 | pods a:S b:F",
+        Settings::default(),
+        failing("release"),
+        expect![[r#"
+        status  uncounted.succeeded=[a] uncounted.failed=[b]
+        release a b"#]],
+    );
 }
 
 #[test]
@@ -130,26 +289,52 @@ fn v10_10_partial_progress_is_kept() {
         "job parallelism=0 completions=9 uncounted.succeeded=[a] uncounted.failed=[b] | pods a:S- c:S d:F",
         Settings::default(),
         failing("release"),
-        expect![[]],
+        expect![[r#"
+            status  succeeded=1 failed=1 uncounted.succeeded=[c] uncounted.failed=[d]
+            release c d"#]],
     );
-    check_with("job parallelism=0 completions=9 | pods a:S b:F", Settings::default(), failing("release a"), expect![[]]);
+    check_with(
+        "job parallelism=0 completions=9 | pods a:S b:F",
+        Settings::default(),
+        failing("release a"),
+        expect![[r#"
+        status  uncounted.succeeded=[a] uncounted.failed=[b]
+        release a b
+        status  failed=1 uncounted.failed=[]"#]],
+    );
 }
 
 #[test]
 fn v10_11_indexes_are_counted_once_and_in_one_write() {
-    check("job Indexed parallelism=1 completions=6 | pods 1S 3S 3S 5R x:S", expect![[]]);
+    check(
+        "job Indexed parallelism=1 completions=6 | pods 1S 3S 3S 5R x:S",
+        expect![[r#"
+        status  succeeded=2 completedIndexes=1,3
+        release x p000 p001 p002"#]],
+    );
 }
 
 #[test]
 fn v10_12_indexes_out_of_range_are_forgotten() {
     let job = "job Indexed parallelism=2 completions=2 succeeded=1 completedIndexes=3";
-    check(&format!("{job} | pods 0R 1R"), expect![[]]);
-    check(&format!("{job} | pods 0R 1S"), expect![[]]);
+    check(&format!("{job} | pods 0R 1R"), expect!["status  succeeded=0 completedIndexes="]);
+    check(
+        &format!("{job} | pods 0R 1S"),
+        expect![[r#"
+        status  completedIndexes=1
+        release p001"#]],
+    );
 }
 
 #[test]
 fn v10_14_failed_pods_of_indexes_count_each() {
-    check("job Indexed parallelism=1 completions=6 | pods a:1F b:3F c:3F d:5R e:F", expect![[]]);
+    check(
+        "job Indexed parallelism=1 completions=6 | pods a:1F b:3F c:3F d:5R e:F",
+        expect![[r#"
+        status  uncounted.failed=[a,b,c]
+        release e a b c
+        status  failed=3 uncounted.failed=[]"#]],
+    );
 }
 
 #[test]
@@ -157,7 +342,10 @@ fn v10_15_old_and_new_indexes_join() {
     check(
         "job Indexed parallelism=0 completions=7 succeeded=5 failed=2 completedIndexes=0-2,4,6,7
          pods 0S- 1F- 1S 3S a:2F b:5F",
-        expect![[]],
+        expect![[r#"
+            status  succeeded=6 completedIndexes=0-4,6 uncounted.failed=[a,b]
+            release p002 a p003 b
+            status  failed=4 uncounted.failed=[]"#]],
     );
 }
 
@@ -169,7 +357,11 @@ fn v10_16_the_number_of_pods_on_record_is_bounded() {
         "job parallelism=0 completions=99 uncounted.failed=[a,b] | pods 5xS b:F",
         settings,
         |_| CallOutcome::Done,
-        expect![[]],
+        expect![[r#"
+            status  failed=1 uncounted.succeeded=[p000,p001,p002,p003] uncounted.failed=[b]
+            wake    0s
+            release b p000 p001 p002 p003
+            status  succeeded=4 failed=2 uncounted.succeeded=[] uncounted.failed=[]"#]],
     );
 }
 
@@ -177,142 +369,477 @@ fn v10_16_the_number_of_pods_on_record_is_bounded() {
 fn v10_16_releases_are_bounded_though_completed_indexes_are_not() {
     let settings = Settings { uncounted_pods_max: 3, releases_max: 3, ..Settings::default() };
     let pods = "pods 0S 1S 2S 3S 4S";
-    check_with(&format!("job Indexed parallelism=5 completions=5 | {pods}"), settings.clone(), |_| CallOutcome::Done, expect![[]]);
+    check_with(
+        &format!("job Indexed parallelism=5 completions=5 | {pods}"),
+        settings.clone(),
+        |_| CallOutcome::Done,
+        expect![[r#"
+        status  succeeded=5 completedIndexes=0-4 conditions=[SuccessCriteriaMet/CompletionsReached]
+        wake    0s
+        release p000 p001 p002"#]],
+    );
     let job = "job Indexed parallelism=5 completions=5 succeeded=5 completedIndexes=0-4 SuccessCriteriaMet=True";
-    check_with(&format!("{job} | {pods}"), settings, |_| CallOutcome::Done, expect![[]]);
+    check_with(
+        &format!("{job} | {pods}"),
+        settings,
+        |_| CallOutcome::Done,
+        expect![[r#"
+        wake    0s
+        release p000 p001 p002"#]],
+    );
 }
 
 #[test]
 fn v10_17_a_pod_on_record_as_failed_stays_failed() {
-    check("job FailureTarget=True uncounted.failed=[a,b] | pods a:F b:S", expect![[]]);
+    check(
+        "job FailureTarget=True uncounted.failed=[a,b] | pods a:F b:S",
+        expect![[r#"
+        release a b
+        status  failed=2 uncounted.failed=[] conditions=[FailureTarget/Because,Failed/Because]
+        event   Warning Because: Said before"#]],
+    );
 }
 
 #[test]
 fn v10_18_the_end_waits_for_terminating_pods() {
-    check("job FailureTarget=True uncounted.failed=[a] | pods a:R!-", expect![[]]);
-    check("job SuccessCriteriaMet=True uncounted.succeeded=[b] uncounted.failed=[a] | pods a:R!-", expect![[]]);
+    check("job FailureTarget=True uncounted.failed=[a] | pods a:R!-", expect!["status  failed=1 uncounted.failed=[]"]);
+    check(
+        "job SuccessCriteriaMet=True uncounted.succeeded=[b] uncounted.failed=[a] | pods a:R!-",
+        expect!["status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[]"],
+    );
 }
 
 #[test]
 fn v10_20_retained_pods_are_not_counted_yet() {
     let job = "job new Indexed completions=3 backoffLimitPerIndex=1";
-    check(&format!("{job} parallelism=0 | pods a:1F[0]"), expect![[]]);
-    check(&format!("{job} parallelism=1 | pods a1:1F[0] a2:1R[1]"), expect![[]]);
-    check(&format!("{job} parallelism=0 | pods a:1F[1]"), expect![[]]);
+    check(
+        &format!("{job} parallelism=0 | pods a:1F[0]"),
+        expect!["status  ready=0 terminating=0 failedIndexes= startTime=now"],
+    );
+    check(
+        &format!("{job} parallelism=1 | pods a1:1F[0] a2:1R[1]"),
+        expect![[r#"
+        status  active=1 ready=0 terminating=0 failedIndexes= uncounted.failed=[a1] startTime=now
+        release a1
+        status  failed=1 uncounted.failed=[]"#]],
+    );
+    check(
+        &format!("{job} parallelism=0 | pods a:1F[1]"),
+        expect![[r#"
+        status  ready=0 terminating=0 failedIndexes=1 uncounted.failed=[a] startTime=now
+        release a
+        status  failed=1 uncounted.failed=[]"#]],
+    );
 }
 
 // V-11: one sync.
 
 #[test]
 fn v11_first_pods() {
-    check("job new parallelism=2 completions=5", expect![[]]);
-    check("job new parallelism=2", expect![[]]);
-    check("job new Indexed parallelism=2 completions=5", expect![[]]);
-    check("job new completions=0", expect![[]]);
+    check(
+        "job new parallelism=2 completions=5",
+        expect![[r#"
+        create  2 pods
+        status  active=2 ready=0 terminating=0 startTime=now"#]],
+    );
+    check(
+        "job new parallelism=2",
+        expect![[r#"
+        create  2 pods
+        status  active=2 ready=0 terminating=0 startTime=now"#]],
+    );
+    check(
+        "job new Indexed parallelism=2 completions=5",
+        expect![[r#"
+        create  0 1
+        status  active=2 ready=0 terminating=0 startTime=now"#]],
+    );
+    check(
+        "job new completions=0",
+        expect![[r#"
+        status  ready=0 terminating=0 startTime=now conditions=[SuccessCriteriaMet/CompletionsReached]
+        status  completionTime=now conditions=[SuccessCriteriaMet/CompletionsReached,Complete/CompletionsReached]
+        event   Normal Completed: Job completed"#]],
+    );
 }
 
 #[test]
 fn v11_enough_pods() {
-    check("job parallelism=3 completions=5 active=3 ready=0 | pods R* R* R", expect![[]]);
-    check("job parallelism=3 completions=5 | pods R* R* R", expect![[]]);
+    check("job parallelism=3 completions=5 active=3 ready=0 | pods R* R* R", expect!["status  ready=2"]);
+    check("job parallelism=3 completions=5 | pods R* R* R", expect![[""]]);
 }
 
 #[test]
 fn v11_too_few_active_pods() {
-    check("job parallelism=2 completions=5 | pods a:R b:S", expect![[]]);
-    check("job parallelism=2 completions=5 | pods a:R b:S c:F", expect![[]]);
+    check(
+        "job parallelism=2 completions=5 | pods a:R b:S",
+        expect![[r#"
+        create  1 pod
+        status  active=2 uncounted.succeeded=[b]
+        release b
+        status  succeeded=1 uncounted.succeeded=[]"#]],
+    );
+    check(
+        "job parallelism=2 completions=5 | pods a:R b:S c:F",
+        expect![[r#"
+        create  1 pod
+        status  active=2 uncounted.succeeded=[b] uncounted.failed=[c]
+        release b c
+        status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[]"#]],
+    );
 }
 
 #[test]
 fn v11_terminating_pods_are_replaced_according_to_policy() {
-    check("job parallelism=1 replace=Failed | pods a:R b:F c:R!", expect![[]]);
-    check("job parallelism=1 completions=1 | pods a:R b:F c:R!", expect![[]]);
-    check("job parallelism=1 completions=1 replace=Failed | pods a:R b:R 4xR!", expect![[]]);
-    check("job parallelism=1 completions=1 rules= | pods a:R b:R 4xR!", expect![[]]);
-    check("job Indexed parallelism=2 completions=5 replace=Failed | pods x:R!", expect![[]]);
-    check("job Indexed parallelism=2 completions=5 | pods x:R!", expect![[]]);
+    check(
+        "job parallelism=1 replace=Failed | pods a:R b:F c:R!",
+        expect![[r#"
+        status  uncounted.failed=[b]
+        release b
+        status  failed=1 uncounted.failed=[]"#]],
+    );
+    check(
+        "job parallelism=1 completions=1 | pods a:R b:F c:R!",
+        expect![[r#"
+        status  uncounted.failed=[b,c]
+        release b c
+        status  failed=2 uncounted.failed=[]"#]],
+    );
+    check(
+        "job parallelism=1 completions=1 replace=Failed | pods a:R b:R 4xR!",
+        expect![[r#"
+        remove  a
+        status  active=1 terminating=5"#]],
+    );
+    check(
+        "job parallelism=1 completions=1 rules= | pods a:R b:R 4xR!",
+        expect![[r#"
+        remove  a
+        status  active=1 terminating=5"#]],
+    );
+    check(
+        "job Indexed parallelism=2 completions=5 replace=Failed | pods x:R!",
+        expect![[r#"
+        create  0
+        status  active=1"#]],
+    );
+    check(
+        "job Indexed parallelism=2 completions=5 | pods x:R!",
+        expect![[r#"
+        create  0 1
+        status  active=2
+        release x"#]],
+    );
 }
 
 #[test]
 fn v11_replacements_wait() {
-    check("job parallelism=1 completions=1 | pods F@0", expect![[]]);
-    check("job parallelism=2 completions=2 active=2 ready=2 | pods R* F@0", expect![[]]);
-    check("job parallelism=2 completions=2 | pods R* F@4 F@12", expect![[]]);
+    check(
+        "job parallelism=1 completions=1 | pods F@0",
+        expect![[r#"
+        status  uncounted.failed=[p000]
+        wake    10s
+        release p000
+        status  failed=1 uncounted.failed=[]"#]],
+    );
+    check(
+        "job parallelism=2 completions=2 active=2 ready=2 | pods R* F@0",
+        expect![[r#"
+        status  active=1 ready=1 uncounted.failed=[p001]
+        wake    10s
+        release p001
+        status  failed=1 uncounted.failed=[]"#]],
+    );
+    check(
+        "job parallelism=2 completions=2 | pods R* F@4 F@12",
+        expect![[r#"
+        status  uncounted.failed=[p001,p002]
+        wake    16s
+        release p001 p002
+        status  failed=2 uncounted.failed=[]"#]],
+    );
 }
 
 #[test]
 fn v11_too_many_active_pods() {
-    check("job parallelism=2 completions=5 | pods a:R* b:R* c:R", expect![[]]);
-    check("job parallelism=2 completions=5 | pods 10xR", expect![[]]);
-    check("job parallelism=3 completions=4 | pods a:R b:R c:R d:S e:S", expect![[]]);
+    check(
+        "job parallelism=2 completions=5 | pods a:R* b:R* c:R",
+        expect![[r#"
+        remove  c
+        status  active=2 terminating=1"#]],
+    );
+    check(
+        "job parallelism=2 completions=5 | pods 10xR",
+        expect![[r#"
+        remove  p000 p001 p002 p003 p004 p005 p006 p007
+        status  active=2 terminating=8"#]],
+    );
+    check(
+        "job parallelism=3 completions=4 | pods a:R b:R c:R d:S e:S",
+        expect![[r#"
+        remove  a
+        status  active=2 terminating=1 uncounted.succeeded=[d,e]
+        release d e
+        status  succeeded=2 uncounted.succeeded=[]"#]],
+    );
 }
 
 #[test]
 fn v11_enough_successes() {
-    check("job parallelism=2 completions=5 | pods 5xS", expect![[]]);
-    check("job parallelism=2 | pods R S", expect![[]]);
-    check("job parallelism=2 | pods S S", expect![[]]);
-    check("job parallelism=2 | pods S F", expect![[]]);
-    check("job parallelism=2 completions=2 | pods S S S", expect![[]]);
+    check(
+        "job parallelism=2 completions=5 | pods 5xS",
+        expect![[r#"
+        status  uncounted.succeeded=[p000,p001,p002,p003,p004] conditions=[SuccessCriteriaMet/CompletionsReached]
+        release p000 p001 p002 p003 p004
+        status  succeeded=5 uncounted.succeeded=[] completionTime=now conditions=[SuccessCriteriaMet/CompletionsReached,Complete/CompletionsReached]
+        event   Normal Completed: Job completed"#]],
+    );
+    check(
+        "job parallelism=2 | pods R S",
+        expect![[r#"
+        status  uncounted.succeeded=[p001]
+        release p001
+        status  succeeded=1 uncounted.succeeded=[]"#]],
+    );
+    check(
+        "job parallelism=2 | pods S S",
+        expect![[r#"
+        status  uncounted.succeeded=[p000,p001] conditions=[SuccessCriteriaMet/CompletionsReached]
+        release p000 p001
+        status  succeeded=2 uncounted.succeeded=[] completionTime=now conditions=[SuccessCriteriaMet/CompletionsReached,Complete/CompletionsReached]
+        event   Normal Completed: Job completed"#]],
+    );
+    check(
+        "job parallelism=2 | pods S F",
+        expect![[r#"
+        status  uncounted.succeeded=[p000] uncounted.failed=[p001] conditions=[SuccessCriteriaMet/CompletionsReached]
+        release p000 p001
+        status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[] completionTime=now conditions=[SuccessCriteriaMet/CompletionsReached,Complete/CompletionsReached]
+        event   Normal Completed: Job completed"#]],
+    );
+    check(
+        "job parallelism=2 completions=2 | pods S S S",
+        expect![[r#"
+        status  uncounted.succeeded=[p000,p001,p002] conditions=[SuccessCriteriaMet/CompletionsReached]
+        release p000 p001 p002
+        status  succeeded=3 uncounted.succeeded=[] completionTime=now conditions=[SuccessCriteriaMet/CompletionsReached,Complete/CompletionsReached]
+        event   Warning TooManySucceededPods: Too many succeeded pods running after completion count reached
+        event   Normal Completed: Job completed"#]],
+    );
 }
 
 #[test]
 fn v11_a_job_that_is_deleted_starts_nothing() {
-    check("job deleting parallelism=2 completions=5 | pods a:P b:R c:S", expect![[]]);
-    check("job deleting suspend parallelism=2 completions=5 | pods a:R b:R", expect![[]]);
+    check(
+        "job deleting parallelism=2 completions=5 | pods a:P b:R c:S",
+        expect![[r#"
+        status  uncounted.succeeded=[c]
+        release c a b
+        status  succeeded=1 uncounted.succeeded=[]"#]],
+    );
+    check("job deleting suspend parallelism=2 completions=5 | pods a:R b:R", expect!["release a b"]);
 }
 
 #[test]
 fn v11_calls_that_fail() {
-    check_with("job parallelism=2 completions=5 | pods a:R b:S", Settings::default(), failing(""), expect![[]]);
-    check_with("job parallelism=1 completions=5 | pods a:R b:R", Settings::default(), failing("a"), expect![[]]);
-    check_with("job FailureTarget=True parallelism=2 | pods a:R b:R", Settings::default(), failing("a"), expect![[]]);
+    check_with(
+        "job parallelism=2 completions=5 | pods a:R b:S",
+        Settings::default(),
+        failing(""),
+        expect![[r#"
+        create  1 pod
+        event   Warning FailedCreate: Error creating: no
+        status  uncounted.succeeded=[b]
+        release b"#]],
+    );
+    check_with(
+        "job parallelism=1 completions=5 | pods a:R b:R",
+        Settings::default(),
+        failing("a"),
+        expect![[r#"
+        remove  a
+        event   Warning FailedDelete: Error deleting: no"#]],
+    );
+    check_with(
+        "job FailureTarget=True parallelism=2 | pods a:R b:R",
+        Settings::default(),
+        failing("a"),
+        expect![[r#"
+        end     a b
+        event   Warning FailedDelete: Error deleting: no
+        status  active=1 terminating=1"#]],
+    );
 }
 
 #[test]
 fn v11_the_first_failure_of_a_job_without_retries() {
-    check("job backoffLimit=0 | pods a:F", expect![[]]);
-    check("job backoffLimit=0 | pods a:F | unseen b", expect![[]]);
+    check(
+        "job backoffLimit=0 | pods a:F",
+        expect![[r#"
+        status  uncounted.failed=[a] conditions=[FailureTarget/BackoffLimitExceeded]
+        release a
+        status  failed=1 uncounted.failed=[] conditions=[FailureTarget/BackoffLimitExceeded,Failed/BackoffLimitExceeded]
+        event   Warning BackoffLimitExceeded: Job has reached the specified backoff limit"#]],
+    );
+    check(
+        "job backoffLimit=0 | pods a:F | unseen b",
+        expect![[r#"
+        status  active=1 uncounted.failed=[a]
+        wake    300s
+        release a
+        status  failed=1 uncounted.failed=[]"#]],
+    );
 }
 
 #[test]
 fn v11_indexed() {
-    check("job Indexed parallelism=2 completions=3 | pods 0S 1F 1S 2S", expect![[]]);
-    check("job Indexed parallelism=2 completions=3 backoffLimit=0 | pods 0S 1F 2R", expect![[]]);
-    check("job Indexed parallelism=2 completions=3 | pods 0S 1S 1S", expect![[]]);
-    check("job Indexed parallelism=8 completions=20 | pods 0R 2S 3P 4S 5S 7S 8S 9S", expect![[]]);
-    check("job Indexed parallelism=3 completions=4 | pods 0F 1P 2F", expect![[]]);
-    check("job Indexed parallelism=2 completions=5 | pods R S F 0S 1R 2R", expect![[]]);
-    check("job Indexed parallelism=5 completions=5 | pods S F x:R 0S 1R y:2R z:2P", expect![[]]);
-    check("job Indexed parallelism=2 completions=5 | pods 0S 5R 6S 7P 8F", expect![[]]);
+    check(
+        "job Indexed parallelism=2 completions=3 | pods 0S 1F 1S 2S",
+        expect![[r#"
+        status  succeeded=3 completedIndexes=0-2 uncounted.failed=[p001] conditions=[SuccessCriteriaMet/CompletionsReached]
+        release p000 p002 p001 p003
+        status  failed=1 uncounted.failed=[] completionTime=now conditions=[SuccessCriteriaMet/CompletionsReached,Complete/CompletionsReached]
+        event   Normal Completed: Job completed"#]],
+    );
+    check(
+        "job Indexed parallelism=2 completions=3 backoffLimit=0 | pods 0S 1F 2R",
+        expect![[r#"
+        end     p002
+        status  active=0 terminating=1 succeeded=1 completedIndexes=0 uncounted.failed=[p001,p002] conditions=[FailureTarget/BackoffLimitExceeded]
+        release p000 p001 p002
+        status  failed=2 uncounted.failed=[]"#]],
+    );
+    check(
+        "job Indexed parallelism=2 completions=3 | pods 0S 1S 1S",
+        expect![[r#"
+        create  2
+        status  active=1 succeeded=2 completedIndexes=0,1
+        release p000 p001 p002"#]],
+    );
+    check(
+        "job Indexed parallelism=8 completions=20 | pods 0R 2S 3P 4S 5S 7S 8S 9S",
+        expect![[r#"
+        create  1 6 10 11 12 13
+        status  active=8 succeeded=6 completedIndexes=2,4,5,7-9
+        release p001 p003 p004 p005 p006 p007"#]],
+    );
+    check(
+        "job Indexed parallelism=3 completions=4 | pods 0F 1P 2F",
+        expect![[r#"
+        create  0 2
+        status  active=3 uncounted.failed=[p000,p002]
+        release p000 p002
+        status  failed=2 uncounted.failed=[]"#]],
+    );
+    check(
+        "job Indexed parallelism=2 completions=5 | pods R S F 0S 1R 2R",
+        expect![[r#"
+        remove  p000
+        status  active=2 terminating=1 succeeded=1 completedIndexes=0
+        release p001 p002 p003"#]],
+    );
+    check(
+        "job Indexed parallelism=5 completions=5 | pods S F x:R 0S 1R y:2R z:2P",
+        expect![[r#"
+        remove  x z
+        status  active=2 terminating=2 succeeded=1 completedIndexes=0
+        release p000 p001 p003"#]],
+    );
+    check(
+        "job Indexed parallelism=2 completions=5 | pods 0S 5R 6S 7P 8F",
+        expect![[r#"
+        remove  p001 p003
+        status  active=0 terminating=2 succeeded=1 completedIndexes=0
+        release p000 p002 p004"#]],
+    );
 }
 
 #[test]
 fn v11_suspending_and_resuming() {
-    check("job suspend parallelism=2 completions=4 | pods a:R b:R", expect![[]]);
-    check("job suspend parallelism=2 completions=4 | pods a:R b:R c:R | unseen d", expect![[]]);
-    check("job new suspend parallelism=2 completions=4", expect![[]]);
-    check("job new suspend completions=0", expect![[]]);
-    check("job parallelism=2 completions=4 Suspended=True/JobSuspended", expect![[]]);
-    check("job suspend FailureTarget=True | pods a:R", expect![[]]);
+    check(
+        "job suspend parallelism=2 completions=4 | pods a:R b:R",
+        expect![[r#"
+        remove  a b
+        event   Normal Suspended: Job suspended
+        status  active=0 terminating=2 startTime=null conditions=[Suspended/JobSuspended]"#]],
+    );
+    check(
+        "job suspend parallelism=2 completions=4 | pods a:R b:R c:R | unseen d",
+        expect![[r#"
+        status  active=4
+        wake    300s"#]],
+    );
+    check(
+        "job new suspend parallelism=2 completions=4",
+        expect![[r#"
+        event   Normal Suspended: Job suspended
+        status  ready=0 terminating=0 conditions=[Suspended/JobSuspended]"#]],
+    );
+    check(
+        "job new suspend completions=0",
+        expect![[r#"
+        status  ready=0 terminating=0 conditions=[SuccessCriteriaMet/CompletionsReached]
+        status  completionTime=now conditions=[SuccessCriteriaMet/CompletionsReached,Complete/CompletionsReached]
+        event   Normal Completed: Job completed"#]],
+    );
+    check(
+        "job parallelism=2 completions=4 Suspended=True/JobSuspended",
+        expect![[r#"
+        create  2 pods
+        event   Normal Resumed: Job resumed
+        status  active=2 startTime=now conditions=[Suspended=False/JobResumed]"#]],
+    );
+    check(
+        "job suspend FailureTarget=True | pods a:R",
+        expect![[r#"
+        end     a
+        status  active=0 terminating=1 uncounted.failed=[a]
+        release a
+        status  failed=1 uncounted.failed=[]"#]],
+    );
 }
 
 #[test]
 fn v11_interim_conditions_that_are_not_true_mean_nothing() {
-    check("job completions=1 FailureTarget=False | pods R", expect![[]]);
-    check("job completions=1 SuccessCriteriaMet=False | pods R", expect![[]]);
+    check("job completions=1 FailureTarget=False | pods R", expect![[""]]);
+    check("job completions=1 SuccessCriteriaMet=False | pods R", expect![[""]]);
 }
 
 // V-12: deadline and restarts.
 
 #[test]
 fn v12_deadline() {
-    check("job deadline=10 started=15 completions=1 | pods a:R", expect![[]]);
-    check("job deadline=10 started=10 completions=1 parallelism=0", expect![[]]);
-    check("job deadline=10 started=4 completions=1 | pods a:R", expect![[]]);
-    check("job deadline=10 started=15 suspend completions=1", expect![[]]);
-    check("job deadline=10 started=15 completions=1 backoffLimit=0 | pods a:F", expect![[]]);
-    check("job deadline=9223372036854775807 completions=1 | pods a:R", expect![[]]);
+    check(
+        "job deadline=10 started=15 completions=1 | pods a:R",
+        expect![[r#"
+        end     a
+        status  active=0 terminating=1 uncounted.failed=[a] conditions=[FailureTarget/DeadlineExceeded]
+        release a
+        status  failed=1 uncounted.failed=[]"#]],
+    );
+    check(
+        "job deadline=10 started=10 completions=1 parallelism=0",
+        expect![[r#"
+        status  conditions=[FailureTarget/DeadlineExceeded]
+        status  conditions=[FailureTarget/DeadlineExceeded,Failed/DeadlineExceeded]
+        event   Warning DeadlineExceeded: Job was active longer than specified deadline"#]],
+    );
+    check("job deadline=10 started=4 completions=1 | pods a:R", expect!["wake    6s"]);
+    check(
+        "job deadline=10 started=15 suspend completions=1",
+        expect![[r#"
+        event   Normal Suspended: Job suspended
+        status  startTime=null conditions=[Suspended/JobSuspended]"#]],
+    );
+    check(
+        "job deadline=10 started=15 completions=1 backoffLimit=0 | pods a:F",
+        expect![[r#"
+        status  uncounted.failed=[a] conditions=[FailureTarget/BackoffLimitExceeded]
+        release a
+        status  failed=1 uncounted.failed=[] conditions=[FailureTarget/BackoffLimitExceeded,Failed/BackoffLimitExceeded]
+        event   Warning BackoffLimitExceeded: Job has reached the specified backoff limit"#]],
+    );
+    check("job deadline=9223372036854775807 completions=1 | pods a:R", expect!["wake    86400s"]);
 }
 
 #[test]
@@ -356,15 +883,59 @@ fn v12_failed_pods_count_against_the_limit() {
 
 #[test]
 fn v13_rules_decide_what_a_failure_means() {
-    check("job rules=FailJob:In:42 | pods a:F#42", expect![[]]);
-    check("job rules=FailJob:In:-1073741510,137 | pods a:F#-1073741510", expect![[]]);
-    check("job rules=FailJob:In:5 parallelism=2 | pods a:F#5- b:R", expect![[]]);
-    check("job rules=FailJob:In:5 | pods a:R#5", expect![[]]);
-    check("job rules=Ignore:DisruptionTarget backoffLimit=0 | pods a:F%DisruptionTarget@0", expect![[]]);
-    check("job rules=Ignore:DisruptionTarget backoffLimit=0 | pods a:F%DisruptionTarget", expect![[]]);
-    check("job rules=Count:In:10;FailJob:In:10 | pods a:F#10", expect![[]]);
-    check("job rules=Ignore:In:1 | pods a:R!", expect![[]]);
-    check("job rules=FailJob:In:5 FailureTarget=True/PodFailurePolicy failed=1", expect![[]]);
+    check(
+        "job rules=FailJob:In:42 | pods a:F#42",
+        expect![[r#"
+        status  uncounted.failed=[a] conditions=[FailureTarget/PodFailurePolicy]
+        release a
+        status  failed=1 uncounted.failed=[] conditions=[FailureTarget/PodFailurePolicy,Failed/PodFailurePolicy]
+        event   Warning PodFailurePolicy: Container main for pod ns/a failed with exit code 42 matching FailJob rule at index 0"#]],
+    );
+    check(
+        "job rules=FailJob:In:-1073741510,137 | pods a:F#-1073741510",
+        expect![[r#"
+        status  uncounted.failed=[a] conditions=[FailureTarget/PodFailurePolicy]
+        release a
+        status  failed=1 uncounted.failed=[] conditions=[FailureTarget/PodFailurePolicy,Failed/PodFailurePolicy]
+        event   Warning PodFailurePolicy: Container main for pod ns/a failed with exit code -1073741510 matching FailJob rule at index 0"#]],
+    );
+    check(
+        "job rules=FailJob:In:5 parallelism=2 | pods a:F#5- b:R",
+        expect![[r#"
+        end     b
+        status  active=0 terminating=1 uncounted.failed=[b] conditions=[FailureTarget/PodFailurePolicy]
+        release b
+        status  failed=1 uncounted.failed=[]"#]],
+    );
+    check("job rules=FailJob:In:5 | pods a:R#5", expect![[""]]);
+    check(
+        "job rules=Ignore:DisruptionTarget backoffLimit=0 | pods a:F%DisruptionTarget@0",
+        expect![[r#"
+        wake    10s
+        release a"#]],
+    );
+    check(
+        "job rules=Ignore:DisruptionTarget backoffLimit=0 | pods a:F%DisruptionTarget",
+        expect![[r#"
+        create  1 pod
+        status  active=1
+        release a"#]],
+    );
+    check(
+        "job rules=Count:In:10;FailJob:In:10 | pods a:F#10",
+        expect![[r#"
+        create  1 pod
+        status  active=1 uncounted.failed=[a]
+        release a
+        status  failed=1 uncounted.failed=[]"#]],
+    );
+    check("job rules=Ignore:In:1 | pods a:R!", expect![[""]]);
+    check(
+        "job rules=FailJob:In:5 FailureTarget=True/PodFailurePolicy failed=1",
+        expect![[r#"
+        status  conditions=[FailureTarget/PodFailurePolicy,Failed/PodFailurePolicy]
+        event   Warning PodFailurePolicy: Said before"#]],
+    );
 }
 
 /// Q-6: the pod that justifies the verdict stays until the verdict is written.
@@ -374,7 +945,12 @@ fn v13_a_fail_job_verdict_that_cannot_be_written_yet_keeps_its_pod() {
         "job rules=FailJob:In:5 parallelism=2 completions=9 | pods a:F#5 b:R c:F",
         Settings::default(),
         failing("b"),
-        expect![[]],
+        expect![[r#"
+            end     b
+            event   Warning FailedDelete: Error deleting: no
+            status  uncounted.failed=[c]
+            release c
+            status  failed=1 uncounted.failed=[]"#]],
     );
 }
 
@@ -383,14 +959,56 @@ fn v13_a_fail_job_verdict_that_cannot_be_written_yet_keeps_its_pod() {
 #[test]
 fn v14_failure_beats_the_success_policy_and_nothing_beats_what_is_written() {
     let job = "job Indexed parallelism=3 completions=3 success=*#1";
-    check(&format!("{job} backoffLimit=0 | pods 0S 1F"), expect![[]]);
-    check(&format!("{job} rules=FailJob:In:5 | pods 0S 1F#5"), expect![[]]);
-    check(&format!("{job} backoffLimitPerIndex=0 maxFailedIndexes=0 failedIndexes= | pods 0S 1F[0]"), expect![[]]);
+    check(
+        &format!("{job} backoffLimit=0 | pods 0S 1F"),
+        expect![[r#"
+        status  succeeded=1 completedIndexes=0 uncounted.failed=[p001] conditions=[FailureTarget/BackoffLimitExceeded]
+        release p000 p001
+        status  failed=1 uncounted.failed=[] conditions=[FailureTarget/BackoffLimitExceeded,Failed/BackoffLimitExceeded]
+        event   Warning BackoffLimitExceeded: Job has reached the specified backoff limit"#]],
+    );
+    check(
+        &format!("{job} rules=FailJob:In:5 | pods 0S 1F#5"),
+        expect![[r#"
+        status  succeeded=1 completedIndexes=0 uncounted.failed=[p001] conditions=[FailureTarget/PodFailurePolicy]
+        release p000 p001
+        status  failed=1 uncounted.failed=[] conditions=[FailureTarget/PodFailurePolicy,Failed/PodFailurePolicy]
+        event   Warning PodFailurePolicy: Container main for pod ns/p001 failed with exit code 5 matching FailJob rule at index 0"#]],
+    );
+    check(
+        &format!("{job} backoffLimitPerIndex=0 maxFailedIndexes=0 failedIndexes= | pods 0S 1F[0]"),
+        expect![[r#"
+        status  succeeded=1 completedIndexes=0 failedIndexes=1 uncounted.failed=[p001] conditions=[FailureTarget/MaxFailedIndexesExceeded]
+        release p000 p001
+        status  failed=1 uncounted.failed=[] conditions=[FailureTarget/MaxFailedIndexesExceeded,Failed/MaxFailedIndexesExceeded]
+        event   Warning MaxFailedIndexesExceeded: Job has exceeded the specified maximal number of failed indexes"#]],
+    );
     let met = "SuccessCriteriaMet=True/SuccessPolicy succeeded=1 completedIndexes=0";
-    check(&format!("{job} backoffLimitPerIndex=0 failedIndexes= {met} | pods 0S- 1F[0]"), expect![[]]);
-    check(&format!("{job} FailureTarget=True/PodFailurePolicy | pods 0S 1F-"), expect![[]]);
+    check(
+        &format!("{job} backoffLimitPerIndex=0 failedIndexes= {met} | pods 0S- 1F[0]"),
+        expect![[r#"
+        status  failedIndexes=1 uncounted.failed=[p001]
+        release p001
+        status  failed=1 uncounted.failed=[] completionTime=now conditions=[SuccessCriteriaMet/SuccessPolicy,Complete/SuccessPolicy]
+        event   Normal Completed: Job completed"#]],
+    );
+    check(
+        &format!("{job} FailureTarget=True/PodFailurePolicy | pods 0S 1F-"),
+        expect![[r#"
+        status  succeeded=1 completedIndexes=0
+        release p000
+        status  conditions=[FailureTarget/PodFailurePolicy,Failed/PodFailurePolicy]
+        event   Warning PodFailurePolicy: Said before"#]],
+    );
     let job = "job Indexed parallelism=3 completions=3 success=0,1#1";
-    check(&format!("{job} | pods a:0F b:0R c:1S d:2R"), expect![[]]);
+    check(
+        &format!("{job} | pods a:0F b:0R c:1S d:2R"),
+        expect![[r#"
+        end     b d
+        status  active=0 terminating=2 succeeded=1 completedIndexes=1 uncounted.failed=[a] conditions=[SuccessCriteriaMet/SuccessPolicy]
+        release a b c d
+        status  failed=1 uncounted.failed=[]"#]],
+    );
 }
 
 // V-17: what we released, until the cache shows it.
@@ -419,42 +1037,79 @@ fn v17_released_pods_are_remembered_until_seen() {
     case.tally.observe_pod(&view, now());
     assert!(!case.tally.is_tracked(&a.uid));
     case.tally.forget_pod(&a.uid);
-    expect![[]].assert_eq(&account(&case, |_| CallOutcome::Done));
+    expect![[r#"
+        status  uncounted.succeeded=[b]
+        release b
+        status  succeeded=1 uncounted.succeeded=[]"#]]
+    .assert_eq(&account(&case, |_| CallOutcome::Done));
 }
 
 // V-18: claiming.
 
 #[test]
 fn v18_pods_whose_labels_stop_matching_are_disowned() {
-    check("job parallelism=2 completions=5 | pods a:R b:R~ c:R-", expect![[]]);
-    check("job deleting parallelism=2 completions=5 | pods a:R b:R~", expect![[]]);
+    check(
+        "job parallelism=2 completions=5 | pods a:R b:R~ c:R-",
+        expect![[r#"
+        adopt   
+        disown  b"#]],
+    );
+    check(
+        "job deleting parallelism=2 completions=5 | pods a:R b:R~",
+        expect![[r#"
+        status  active=1
+        release a"#]],
+    );
 }
 
 // JC-504, JC-505.
 
 #[test]
 fn jobs_that_are_not_for_us_are_skipped() {
-    check("job managedBy=example.com/queue | pods a:R", expect![[]]);
-    check("job managedBy=kubernetes.io/job-controller completions=1 | pods a:R", expect![[]]);
-    check("job Complete=True SuccessCriteriaMet=True", expect![[]]);
-    check("job completionMode=Sorted", expect![[]]);
+    check("job managedBy=example.com/queue | pods a:R", expect![[r#"skip    ManagedBy("example.com/queue")"#]]);
+    check("job managedBy=kubernetes.io/job-controller completions=1 | pods a:R", expect![[""]]);
+    check("job Complete=True SuccessCriteriaMet=True", expect!["skip    Finished"]);
+    check(
+        "job completionMode=Sorted",
+        expect![[
+            r#"skip    UnknownCompletionMode(Event { kind: Warning, reason: "UnknownCompletionMode", message: "Skipped Job sync because completion mode is unknown" })"#
+        ]],
+    );
 }
 
 /// REG-A12, INV-13: upstream leaves such pods until they are deleted.
 #[test]
 fn pods_of_finished_jobs_are_released() {
-    check("job Complete=True SuccessCriteriaMet=True succeeded=1 | pods a:S b:R c:F-", expect![[]]);
+    check("job Complete=True SuccessCriteriaMet=True succeeded=1 | pods a:S b:R c:F-", expect!["release a b"]);
 }
 
 #[test]
 fn reg_b04_interim_conditions_are_not_doubled() {
-    check("job backoffLimit=0 FailureTarget=False | pods a:F", expect![[]]);
+    check(
+        "job backoffLimit=0 FailureTarget=False | pods a:F",
+        expect![[r#"
+        status  uncounted.failed=[a] conditions=[FailureTarget/BackoffLimitExceeded]
+        release a
+        status  failed=1 uncounted.failed=[] conditions=[FailureTarget/BackoffLimitExceeded,Failed/BackoffLimitExceeded]
+        event   Warning BackoffLimitExceeded: Job has reached the specified backoff limit"#]],
+    );
 }
 
 #[test]
 fn surplus_pods_that_a_crash_left_behind_are_removed_and_not_counted() {
-    check("job parallelism=2 completions=9 | pods a:R+ b:R", expect![[]]);
-    check("job parallelism=2 completions=9 | pods a:R!+ b:R c:R", expect![[]]);
-    check("job parallelism=2 completions=9 backoffLimit=0 | pods a:F!+ b:R c:R", expect![[]]);
-    check("job parallelism=2 completions=9 | pods a:S!+ b:R c:R", expect![[]]);
+    check(
+        "job parallelism=2 completions=9 | pods a:R+ b:R",
+        expect![[r#"
+        remove  a
+        status  active=1 terminating=1"#]],
+    );
+    check("job parallelism=2 completions=9 | pods a:R!+ b:R c:R", expect!["release a"]);
+    check("job parallelism=2 completions=9 backoffLimit=0 | pods a:F!+ b:R c:R", expect!["release a"]);
+    check(
+        "job parallelism=2 completions=9 | pods a:S!+ b:R c:R",
+        expect![[r#"
+        status  uncounted.succeeded=[a]
+        release a
+        status  succeeded=1 uncounted.succeeded=[]"#]],
+    );
 }

@@ -8,6 +8,7 @@ mod random;
 mod round;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
@@ -32,7 +33,7 @@ struct Arguments {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
+async fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = arguments.seed.unwrap_or(u64::from(now.subsec_nanos()) ^ now.as_secs());
@@ -43,9 +44,9 @@ async fn main() -> Result<()> {
     for round in 1..=arguments.rounds {
         if let Err(error) = soak.round(round).await {
             let kept = data.keep();
-            eprintln!("soak: round {round} failed, seed {seed}, data kept in `{}`", kept.display());
+            eprintln!("error: round {round}, seed {seed}, data kept in `{}`: {error:#}", kept.display());
             println!("{} passed, 1 failed", round - 1);
-            return Err(error);
+            return Ok(ExitCode::FAILURE);
         }
         if round % 20 == 0 {
             eprintln!("soak: {round} rounds, {} acknowledged writes", soak.acknowledged());
@@ -63,5 +64,5 @@ async fn main() -> Result<()> {
         nth(99).copied().unwrap_or(Duration::ZERO),
     );
     println!("{} passed, 0 failed", arguments.rounds);
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,194 @@
+//! What must hold whatever happens: random Jobs, random histories, faults at random calls.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::world::{Controller, Fault, World, is_deleting};
+
+/// Something that happens around the controller. Pods are picked by position among those it can happen to.
+#[derive(Debug, Clone)]
+enum Step {
+    Sync { lag: usize },
+    Run(usize),
+    Succeed(usize),
+    Fail(usize),
+    Delete(usize),
+    StopDeleted,
+    Suspend(bool),
+    Scale(i32),
+    Wait(i64),
+    Crash,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (0_usize..6).prop_map(|lag| Step::Sync { lag }),
+        2 => any::<usize>().prop_map(Step::Run),
+        4 => any::<usize>().prop_map(Step::Succeed),
+        3 => any::<usize>().prop_map(Step::Fail),
+        1 => any::<usize>().prop_map(Step::Delete),
+        1 => Just(Step::StopDeleted),
+        1 => any::<bool>().prop_map(Step::Suspend),
+        1 => (0_i32..4).prop_map(Step::Scale),
+        1 => (1_i64..60).prop_map(Step::Wait),
+        1 => Just(Step::Crash),
+    ];
+    prop::collection::vec(step, 0..40)
+}
+
+fn specs() -> impl Strategy<Value = Value> {
+    let mode = prop_oneof![
+        (1_i32..5).prop_map(|completions| json!({"completions": completions})),
+        Just(json!({})),
+        (1_i32..5).prop_map(|completions| json!({"completions": completions, "completionMode": "Indexed"})),
+        (1_i32..5).prop_map(|completions| {
+            json!({"completions": completions, "completionMode": "Indexed", "backoffLimitPerIndex": 1,
+                   "backoffLimit": 1000})
+        }),
+    ];
+    let policy = prop_oneof![
+        3 => Just(json!({})),
+        2 => Just(json!({"podReplacementPolicy": "Failed"})),
+        1 => Just(json!({"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [
+            {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [7]}},
+            {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]}})),
+    ];
+    (mode, policy, 1_i32..4, 0_i32..8).prop_map(|(mode, policy, parallelism, backoff_limit)| {
+        let mut spec = json!({"parallelism": parallelism, "backoffLimit": backoff_limit});
+        for part in [policy, mode] {
+            spec.as_object_mut().unwrap().extend(part.as_object().unwrap().clone());
+        }
+        spec
+    })
+}
+
+fn faults() -> impl Strategy<Value = Vec<(usize, Fault)>> {
+    let kind = prop_oneof![
+        Just(Fault::Refused),
+        Just(Fault::AnswerLost),
+        Just(Fault::CrashBefore),
+        Just(Fault::CrashAfter)
+    ];
+    prop::collection::vec((1_usize..80, kind), 0..8)
+}
+
+fn apply(step: &Step, world: &mut World, controller: &mut Controller) {
+    let pick = |names: Vec<String>, number: usize| names.get(number % names.len().max(1)).cloned();
+    match step {
+        Step::Sync { lag } => {
+            controller.watch(world, *lag);
+            controller.sync(world);
+        }
+        Step::Run(number) => pick(world.active(), *number).into_iter().for_each(|name| world.run(&name)),
+        Step::Succeed(number) => pick(world.active(), *number).into_iter().for_each(|name| world.finish(&name, 0)),
+        Step::Fail(number) => {
+            let code = [1, 7, 42][number % 3];
+            let live = world.names(|pod| pod["status"]["phase"] == "Running" || !is_deleting(pod));
+            pick(live, *number).into_iter().for_each(|name| world.finish(&name, code));
+        }
+        Step::Delete(number) => pick(world.active(), *number).into_iter().for_each(|name| world.delete(&name)),
+        Step::StopDeleted => world.stop_deleted_pods(),
+        Step::Suspend(suspend) if !world.is_finished() => world.edit_spec(|spec| spec["suspend"] = json!(suspend)),
+        Step::Scale(parallelism) if !world.is_finished() => {
+            world.edit_spec(|spec| spec["parallelism"] = json!(parallelism));
+        }
+        Step::Wait(secs) => world.advance(*secs),
+        Step::Crash => {
+            *controller = Controller::start(world);
+            controller.watch(world, 0);
+        }
+        Step::Suspend(_) | Step::Scale(_) => {}
+    }
+}
+
+/// Heals everything and lets pods succeed until the Job is over.
+fn conclude(world: &mut World, controller: &mut Controller) {
+    world.faults.clear();
+    if !world.is_finished() {
+        world.edit_spec(|spec| {
+            spec["suspend"] = json!(false);
+            spec["parallelism"] = json!(3);
+        });
+    }
+    for _ in 0..60 {
+        controller.settle(world);
+        if world.is_finished() {
+            break;
+        }
+        world.stop_deleted_pods();
+        for name in world.active() {
+            world.finish(&name, 0);
+        }
+    }
+    controller.settle(world);
+    assert!(world.is_finished(), "INV-30: the Job does not end: {:#?}", world.status());
+    world.assert_settled();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// INV-1…13, 17…19, 22, 23, 27, 30: the world judges every write; in the end the Job is over.
+    #[test]
+    fn every_history_ends_well(spec in specs(), steps in steps(), faults in faults()) {
+        let mut world = World::new(spec);
+        world.faults.extend(faults);
+        let mut controller = Controller::start(&world);
+        controller.watch(&world, 0);
+        for step in &steps {
+            apply(step, &mut world, &mut controller);
+        }
+        conclude(&mut world, &mut controller);
+    }
+}
+
+/// P-1, P-2, P-3: each call of a history in turn is refused, loses its answer, or is the last before a crash.
+#[test]
+fn a_history_cut_short_anywhere_converges() {
+    let histories = [
+        json!({"parallelism": 2, "completions": 3}),
+        json!({"parallelism": 2, "completions": 3, "completionMode": "Indexed"}),
+        json!({"parallelism": 2, "completions": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 1}),
+        json!({"parallelism": 2, "completions": 3, "podReplacementPolicy": "Failed"}),
+        json!({"parallelism": 3}),
+        json!({"parallelism": 2, "completions": 3, "backoffLimit": 0}),
+    ];
+    let script = [
+        Step::Sync { lag: 0 },
+        Step::Run(0),
+        Step::Run(1),
+        Step::Sync { lag: 0 },
+        Step::Fail(0),
+        Step::Sync { lag: 1 },
+        Step::Sync { lag: 0 },
+        Step::Wait(20),
+        Step::Sync { lag: 0 },
+        Step::Scale(1),
+        Step::Sync { lag: 0 },
+        Step::Succeed(0),
+        Step::Sync { lag: 0 },
+        Step::StopDeleted,
+        Step::Suspend(true),
+        Step::Sync { lag: 0 },
+        Step::Suspend(false),
+        Step::Sync { lag: 0 },
+    ];
+    for spec in histories {
+        let play = |faults: &[(usize, Fault)]| {
+            let mut world = World::new(spec.clone());
+            world.faults.extend(faults.iter().copied());
+            let mut controller = Controller::start(&world);
+            controller.watch(&world, 0);
+            script.iter().for_each(|step| apply(step, &mut world, &mut controller));
+            conclude(&mut world, &mut controller);
+            world.calls
+        };
+        let calls = play(&[]);
+        for call in 1..=calls {
+            for fault in [Fault::Refused, Fault::AnswerLost, Fault::CrashBefore, Fault::CrashAfter] {
+                play(&[(call, fault)]);
+                play(&[(call, fault), (call + 1, fault)]);
+            }
+        }
+    }
+}

@@ -1,0 +1,661 @@
+//! An API server, a kubelet of sorts and a shell, in memory and in virtual time.
+//!
+//! The server keeps what matters here: optimistic locking, finalizers, UID preconditions, status validation. The shell does
+//! with plans what the real one does, call by call, and any call can be refused, lose its answer, or be the last before a
+//! crash. Every write is judged at once; see [`World::judge`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use batch_types::constants::{annotation, condition};
+use batch_types::index_ranges::IndexSet;
+use batch_types::job::{has_condition, is_finished, validate_status_update};
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use serde_json::{Value, json};
+
+use super::super::*;
+
+const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
+
+/// What goes wrong with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The server refuses it.
+    Refused,
+    /// It lands, but nobody hears of it.
+    AnswerLost,
+    /// The controller dies before it.
+    CrashBefore,
+    /// The controller dies after it has landed.
+    CrashAfter,
+}
+
+pub(super) struct World {
+    pub(super) now: Timestamp,
+    pub(super) job: Job,
+    pub(super) pods: BTreeMap<String, Value>,
+    /// Everything that happened, in order: what watches deliver.
+    log: Vec<Change>,
+    revision: u64,
+    uids: u64,
+    /// Calls of the controller so far, and what is to go wrong with which.
+    pub(super) calls: usize,
+    pub(super) faults: BTreeMap<usize, Fault>,
+    pub(super) events: Vec<String>,
+    /// UIDs that ever stood in the uncounted lists.
+    recorded: [BTreeSet<String>; 2],
+    pub(super) created: usize,
+    pub(super) settings: Settings,
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Job(Box<Job>),
+    Pod(Value),
+    PodGone(String),
+}
+
+/// Why a call did not work.
+#[derive(Debug)]
+enum Trouble {
+    Refused,
+    NotFound,
+    Conflict,
+    Exists,
+    AnswerLost,
+    Crash,
+}
+
+struct Crashed;
+
+impl World {
+    pub(super) fn new(spec: Value) -> Self {
+        Self::with_settings(spec, Settings::default())
+    }
+
+    pub(super) fn with_settings(spec: Value, settings: Settings) -> Self {
+        let mut full = json!({
+            "parallelism": 1, "backoffLimit": 6, "completionMode": "NonIndexed", "suspend": false,
+            "selector": {"matchLabels": {"job": "a"}},
+            "template": {"metadata": {"labels": {"job": "a"}},
+                         "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}},
+        });
+        full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        let metadata = json!({"namespace": "ns", "name": "a", "uid": "job", "resourceVersion": "1"});
+        let job: Job = serde_json::from_value(json!({"metadata": metadata, "spec": full, "status": {}})).unwrap();
+        Self {
+            now: super::text::now(),
+            log: vec![Change::Job(Box::new(job.clone()))],
+            job,
+            pods: BTreeMap::new(),
+            revision: 1,
+            uids: 0,
+            calls: 0,
+            faults: BTreeMap::new(),
+            events: Vec::new(),
+            recorded: Default::default(),
+            created: 0,
+            settings,
+        }
+    }
+
+    pub(super) fn status(&self) -> &JobStatus {
+        self.job.status.as_ref().unwrap()
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        is_finished(&self.job)
+    }
+
+    pub(super) fn advance(&mut self, secs: i64) {
+        self.now += jiff::SignedDuration::from_secs(secs);
+    }
+
+    // What users and nodes do.
+
+    pub(super) fn edit_spec(&mut self, edit: impl FnOnce(&mut Value)) {
+        let mut spec = serde_json::to_value(&self.job.spec).unwrap();
+        edit(&mut spec);
+        self.job.spec = serde_json::from_value(spec).unwrap();
+        self.store_job();
+    }
+
+    pub(super) fn delete_job(&mut self) {
+        let at = self.now.to_string();
+        let mut job = serde_json::to_value(&self.job).unwrap();
+        job["metadata"]["deletionTimestamp"] = json!(at);
+        self.job = serde_json::from_value(job).unwrap();
+        self.store_job();
+    }
+
+    /// Names of pods that are neither ended nor being deleted.
+    pub(super) fn active(&self) -> Vec<String> {
+        self.names(|pod| !is_terminal(pod) && !is_deleting(pod))
+    }
+
+    pub(super) fn names(&self, test: impl Fn(&Value) -> bool) -> Vec<String> {
+        self.pods.iter().filter(|(_, pod)| test(pod)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// A node reports that the pod has ended, just now.
+    pub(super) fn finish(&mut self, name: &str, exit_code: i32) {
+        let at = self.now.to_string();
+        let Some(pod) = self.pods.get_mut(name).filter(|pod| !is_terminal(pod)) else { return };
+        pod["status"] = json!({
+            "phase": if exit_code == 0 { "Succeeded" } else { "Failed" },
+            "containerStatuses": [{"name": "main", "state": {"terminated": {"exitCode": exit_code, "finishedAt": at}}}],
+        });
+        self.store_pod(name);
+    }
+
+    pub(super) fn run(&mut self, name: &str) {
+        let at = self.now.to_string();
+        let Some(pod) = self.pods.get_mut(name).filter(|pod| !is_terminal(pod)) else { return };
+        let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": at}]);
+        pod["status"] = json!({"phase": "Running", "conditions": ready});
+        pod["spec"]["nodeName"] = json!("node");
+        self.store_pod(name);
+    }
+
+    /// A user deletes the pod.
+    pub(super) fn delete(&mut self, name: &str) {
+        let _ = self.delete_pod(name, None);
+    }
+
+    pub(super) fn edit_pod(&mut self, name: &str, edit: impl FnOnce(&mut Value)) {
+        if let Some(pod) = self.pods.get_mut(name) {
+            edit(pod);
+            self.store_pod(name);
+        }
+    }
+
+    pub(super) fn add_pod(&mut self, mut pod: Value) {
+        let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+        self.uids += 1;
+        pod["metadata"]["uid"] = json!(format!("uid-{}", self.uids));
+        self.pods.insert(name.clone(), pod);
+        self.store_pod(&name);
+    }
+
+    /// Nodes stop the pods that are being deleted and confirm it.
+    pub(super) fn stop_deleted_pods(&mut self) {
+        for name in self.names(is_deleting) {
+            if !is_terminal(&self.pods[&name]) {
+                self.finish(&name, 143);
+            }
+            self.collect(&name);
+        }
+    }
+
+    // What the server does.
+
+    fn store_job(&mut self) {
+        self.revision += 1;
+        self.job.metadata.resource_version = Some(self.revision.to_string());
+        self.log.push(Change::Job(Box::new(self.job.clone())));
+    }
+
+    fn store_pod(&mut self, name: &str) {
+        self.revision += 1;
+        if let Some(pod) = self.pods.get_mut(name) {
+            pod["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+            self.log.push(Change::Pod(pod.clone()));
+        }
+        if self.pods.get(name).is_some_and(|pod| is_deleting(pod) && is_unscheduled_or_ended(pod)) {
+            self.collect(name);
+        }
+    }
+
+    /// Removes a deleted pod once no finalizer holds it.
+    fn collect(&mut self, name: &str) {
+        let Some(pod) = self.pods.get(name) else { return };
+        if is_deleting(pod) && pod["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
+            let uid = pod["metadata"]["uid"].as_str().unwrap().to_owned();
+            self.pods.remove(name);
+            self.revision += 1;
+            self.log.push(Change::PodGone(uid));
+        }
+    }
+
+    fn create_pod(&mut self, body: &str) -> Result<(), Trouble> {
+        let mut pod: Value = serde_json::from_str(body).unwrap();
+        let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+        if self.pods.contains_key(&name) {
+            return Err(Trouble::Exists);
+        }
+        self.uids += 1;
+        self.created += 1;
+        pod["metadata"]["uid"] = json!(format!("uid-{}", self.uids));
+        pod["metadata"]["creationTimestamp"] = json!(self.now.to_string());
+        pod["status"] = json!({"phase": "Pending"});
+        self.pods.insert(name.clone(), pod);
+        self.store_pod(&name);
+        self.judge_creation();
+        Ok(())
+    }
+
+    fn delete_pod(&mut self, name: &str, uid: Option<&Uid>) -> Result<(), Trouble> {
+        let at = self.now.to_string();
+        let pod = self.pods.get_mut(name).ok_or(Trouble::NotFound)?;
+        if uid.is_some_and(|uid| pod["metadata"]["uid"] != uid.to_string()) {
+            return Err(Trouble::Conflict);
+        }
+        if pod["metadata"].get("deletionTimestamp").is_none() {
+            pod["metadata"]["deletionTimestamp"] = json!(at);
+            self.store_pod(name);
+        }
+        Ok(())
+    }
+
+    fn patch_pod(&mut self, name: &str, patch: &Value) -> Result<(), Trouble> {
+        let before = self.pods.get(name).ok_or(Trouble::NotFound)?.clone();
+        let patch = &patch["metadata"];
+        if before["metadata"]["uid"] != patch["uid"] {
+            return Err(Trouble::Conflict);
+        }
+        let mut metadata = before["metadata"].clone();
+        let texts = |value: &Value| -> Vec<Value> { value.as_array().cloned().unwrap_or_default() };
+        let mut finalizers = texts(&metadata["finalizers"]);
+        let dropped = texts(&patch["$deleteFromPrimitiveList/finalizers"]);
+        finalizers.retain(|name| !dropped.contains(name));
+        finalizers.extend(texts(&patch["finalizers"]));
+        metadata["finalizers"] = json!(finalizers);
+        for (key, value) in patch["annotations"].as_object().into_iter().flatten() {
+            match value.is_null() {
+                true => drop(metadata["annotations"].as_object_mut().and_then(|all| all.remove(key))),
+                false => metadata["annotations"][key] = value.clone(),
+            }
+        }
+        if let Some(owners) = patch["ownerReferences"].as_array() {
+            let kept = owners.iter().filter(|owner| owner.get("$patch").is_none());
+            metadata["ownerReferences"] = json!(kept.collect::<Vec<_>>());
+        }
+        self.judge_release(&before, &metadata);
+        self.pods.get_mut(name).unwrap()["metadata"] = metadata;
+        self.store_pod(name);
+        self.collect_if_confirmed(name);
+        Ok(())
+    }
+
+    /// A deleted pod that has ended goes with its last finalizer.
+    fn collect_if_confirmed(&mut self, name: &str) {
+        if self.pods.get(name).is_some_and(is_unscheduled_or_ended) {
+            self.collect(name);
+        }
+    }
+
+    fn put_status(&mut self, version: &Option<String>, status: &JobStatus) -> Result<(), Trouble> {
+        if *version != self.job.metadata.resource_version {
+            return Err(Trouble::Conflict);
+        }
+        let new = Job { status: Some(status.clone()), ..self.job.clone() };
+        let errors: Vec<String> =
+            validate_status_update(&new, &self.job, &self.settings.gates).iter().map(ToString::to_string).collect();
+        assert!(errors.is_empty(), "INV-27: the API refuses {errors:?}\nold {:#?}\nnew {status:#?}", self.job.status);
+        let old = std::mem::replace(&mut self.job, new);
+        self.judge(&old);
+        self.store_job();
+        Ok(())
+    }
+
+    // Promises that hold at every write.
+
+    /// INV-2, 3, 5, 7, 8, 19.
+    fn judge(&mut self, old: &Job) {
+        let (before, after) = (old.status.as_ref().unwrap(), self.job.status.clone().unwrap());
+        let indexed = after.completed_indexes.is_some() || before.completed_indexes.is_some();
+        assert!(count(before.failed) <= count(after.failed), "INV-3: failed went down");
+        assert!(indexed || count(before.succeeded) <= count(after.succeeded), "INV-3: succeeded went down");
+        for kind in ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"] {
+            assert!(!has_condition(old, kind) || has_condition(&self.job, kind), "INV-7: {kind} vanished");
+        }
+        assert!(!is_finished(old), "INV-7: a finished Job was written to");
+        assert!(!has_condition(&self.job, "Failed") || has_condition(old, "FailureTarget"), "INV-8");
+        assert!(!has_condition(&self.job, "Complete") || has_condition(old, "SuccessCriteriaMet"), "INV-8");
+        let conditions = after.conditions.clone().unwrap_or_default();
+        let kinds: BTreeSet<&String> = conditions.iter().map(|item| &item.type_).collect();
+        assert_eq!(kinds.len(), conditions.len(), "INV-7: a condition type twice");
+
+        let lists = after.uncounted_terminated_pods.clone().unwrap_or_default();
+        let lists = [lists.succeeded.unwrap_or_default(), lists.failed.unwrap_or_default()];
+        for (side, list) in lists.iter().enumerate() {
+            for uid in list {
+                assert!(!self.recorded[1 - side].contains(uid), "INV-2: {uid} changed sides");
+                self.recorded[side].insert(uid.clone());
+            }
+        }
+        let open = lists.iter().map(Vec::len).sum::<usize>();
+        assert!(open <= self.settings.uncounted_pods_max, "INV-5: {open} uncounted pods");
+        // INV-1: every pod on record is counted once: what was ever listed is listed still or part of the counter.
+        let counted = self.recorded[1].len() - lists[1].len();
+        assert_eq!(counted, count(after.failed), "INV-1: failed pods");
+        if after.completed_indexes.is_none() {
+            let counted = self.recorded[0].len() - lists[0].len();
+            assert!(counted == count(after.succeeded) || indexed, "INV-1: succeeded pods");
+        }
+        if is_finished(&self.job) {
+            let live = self.names(|pod| !is_terminal(pod) && is_owned(pod));
+            assert_eq!(live, [""; 0], "INV-9: live pods of a finished Job");
+        }
+    }
+
+    /// INV-11, 17, 18, 19, 21.
+    fn judge_creation(&self) {
+        let spec = self.job.spec.as_ref().unwrap();
+        assert!(!has_condition(&self.job, condition::FAILURE_TARGET), "INV-11");
+        assert!(!has_condition(&self.job, condition::SUCCESS_CRITERIA_MET), "INV-11");
+        let active: Vec<&Value> =
+            self.pods.values().filter(|pod| !is_terminal(pod) && !is_deleting(pod) && is_owned(pod)).collect();
+        let live = self.pods.values().filter(|pod| !is_terminal(pod) && is_owned(pod)).count();
+        let parallelism = usize::try_from(spec.parallelism.unwrap()).unwrap();
+        // The newest spec may be unknown to the controller, so the highest bound ever given holds.
+        let bound = parallelism.max(self.parallelism_before());
+        assert!(active.len() <= bound, "INV-17: {} active pods with parallelism {bound}", active.len());
+        let strict = spec.pod_replacement_policy.as_deref() == Some("Failed") || spec.pod_failure_policy.is_some();
+        assert!(!strict || live <= bound, "INV-18: {live} live pods with parallelism {bound}");
+        let indexes: Vec<&Value> = active
+            .iter()
+            .map(|pod| &pod["metadata"]["annotations"][annotation::COMPLETION_INDEX])
+            .filter(|index| !index.is_null())
+            .collect();
+        let different: BTreeSet<String> = indexes.iter().map(ToString::to_string).collect();
+        assert_eq!(different.len(), indexes.len(), "INV-19: two active pods of one index");
+    }
+
+    fn parallelism_before(&self) -> usize {
+        let jobs = self.log.iter().filter_map(|change| match change {
+            Change::Job(job) => job.spec.as_ref()?.parallelism,
+            _ => None,
+        });
+        usize::try_from(jobs.max().unwrap()).unwrap()
+    }
+
+    /// INV-4.
+    fn judge_release(&self, before: &Value, metadata: &Value) {
+        let tracked = |metadata: &Value| {
+            metadata["finalizers"].as_array().is_some_and(|all| all.contains(&json!(FINALIZER)))
+        };
+        if !tracked(&before["metadata"]) || tracked(metadata) || !is_terminal(before) {
+            return;
+        }
+        let spec = self.job.spec.as_ref().unwrap();
+        let surplus = before["metadata"]["annotations"].get(SURPLUS_ANNOTATION).is_some();
+        let handed_over = metadata["ownerReferences"].as_array().is_none_or(Vec::is_empty);
+        if self.job.metadata.deletion_timestamp.is_some() || surplus || handed_over || spec.pod_failure_policy.is_some() {
+            return;
+        }
+        let uid = before["metadata"]["uid"].as_str().unwrap();
+        let index = before["metadata"]["annotations"][annotation::COMPLETION_INDEX].as_str();
+        let index: Option<u32> = index.and_then(|index| index.parse().ok());
+        let completed = self.status().completed_indexes.as_deref().unwrap_or("");
+        let by_index = index.is_some_and(|index| {
+            let out_of_range = index >= u32::try_from(spec.completions.unwrap_or(0)).unwrap();
+            out_of_range || IndexSet::parse(completed, i32::MAX).contains(index)
+        });
+        let named = self.recorded.iter().any(|list| list.contains(uid));
+        assert!(named || by_index, "INV-4: {uid} was released before it was on record");
+    }
+
+    /// What must be true when nothing happens any more (INV-13).
+    pub(super) fn assert_settled(&self) {
+        let stuck = self.names(|pod| {
+            let tracked = pod["metadata"]["finalizers"].as_array().is_some_and(|all| all.contains(&json!(FINALIZER)));
+            tracked && (is_terminal(pod) || is_deleting(pod)) && self.is_finished()
+        });
+        assert_eq!(stuck, [""; 0], "INV-13: pods that are still tracked");
+    }
+
+    /// Runs one call of the controller, with whatever is to go wrong with it.
+    fn call<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T, Trouble>) -> Result<T, Trouble> {
+        self.calls += 1;
+        match self.faults.get(&self.calls).copied() {
+            None => call(self),
+            Some(Fault::Refused) => Err(Trouble::Refused),
+            Some(Fault::CrashBefore) => Err(Trouble::Crash),
+            Some(Fault::AnswerLost) => call(self).and(Err(Trouble::AnswerLost)),
+            Some(Fault::CrashAfter) => call(self).and(Err(Trouble::Crash)),
+        }
+    }
+}
+
+/// The shell: caches, timers and calls.
+pub(super) struct Controller {
+    ledger: Ledger,
+    job: Option<Job>,
+    /// How much of the log the caches have seen.
+    seen: usize,
+    /// The newest version of the Job that we wrote (JC-411).
+    wrote: Option<String>,
+    pub(super) wake_at: Option<Timestamp>,
+    pub(super) syncs: usize,
+}
+
+impl Controller {
+    pub(super) fn start(world: &World) -> Self {
+        let ledger = Ledger::new(world.settings.gates);
+        Self { ledger, job: None, seen: 0, wrote: None, wake_at: None, syncs: 0 }
+    }
+
+    /// Lets the caches catch up with all but the last `lag` changes.
+    pub(super) fn watch(&mut self, world: &World, lag: usize) {
+        let until = world.log.len().saturating_sub(lag);
+        while self.seen < until {
+            match &world.log[self.seen] {
+                Change::Job(job) => {
+                    self.ledger.observe_job(job, world.now);
+                    self.job = Some((**job).clone());
+                }
+                Change::Pod(pod) => drop(self.ledger.observe_pod(view(pod), world.now)),
+                Change::PodGone(uid) => drop(self.ledger.forget_pod(&Uid::new(uid))),
+            }
+            self.seen += 1;
+        }
+    }
+
+    /// One sync. Says whether it went through; a crash makes the controller forget everything.
+    pub(super) fn sync(&mut self, world: &mut World) -> bool {
+        self.syncs += 1;
+        match self.try_sync(world) {
+            Ok(done) => done,
+            Err(Crashed) => {
+                *self = Self { syncs: self.syncs, ..Self::start(world) };
+                self.watch(world, 0);
+                false
+            }
+        }
+    }
+
+    fn try_sync(&mut self, world: &mut World) -> Result<bool, Crashed> {
+        let uid = Uid::new("job");
+        let Some(job) = self.job.clone() else { return Ok(true) };
+        let version = |version: &Option<String>| version.as_ref().map_or(0, |text| text.parse::<u64>().unwrap());
+        if version(&job.metadata.resource_version) < version(&self.wrote) {
+            return Ok(false);
+        }
+        let settings = world.settings.clone();
+        let snapshot =
+            Snapshot { job: &job, tally: self.ledger.tally(&uid).unwrap(), now: world.now, settings: &settings };
+        let act = match plan(&snapshot) {
+            Plan::Skip(_) => {
+                self.wake_at = None;
+                return Ok(true);
+            }
+            Plan::Claim(claims) => return self.claim(world, &claims).map(|()| false),
+            Plan::Release(pods) => return self.release(world, &pods).map(|outcome| outcome.failed.is_empty()),
+            Plan::Act(act) => act,
+        };
+        let action = act.action.clone();
+        let outcomes = self.perform(world, &job, &action)?;
+        let now = world.now;
+        let tally = self.ledger.tally_mut(&uid).unwrap();
+        tally.note_action(&action, &outcomes, now);
+        let mut fine = outcomes.iter().all(|outcome| outcome.error().is_none());
+        let record = act.record(&outcomes);
+        self.wake_at = record.wake_after.map(|wait| now + wait.max(Duration::from_secs(1)));
+        world.emit(&record.events);
+        let mut at = job.metadata.resource_version.clone();
+        if let Some(status) = &record.status {
+            match world.call(|world| world.put_status(&at, status)) {
+                Ok(()) => at = world.job.metadata.resource_version.clone(),
+                Err(Trouble::Crash) => return Err(Crashed),
+                Err(_) => return Ok(false),
+            }
+            self.wrote = at.clone();
+        }
+        let outcome = self.release(world, &record.release)?;
+        fine &= outcome.failed.is_empty();
+        let close = record.close(&outcome);
+        if let Some(status) = &close.status {
+            match world.call(|world| world.put_status(&at, status)) {
+                Ok(()) => self.wrote = world.job.metadata.resource_version.clone(),
+                Err(Trouble::Crash) => return Err(Crashed),
+                Err(_) => return Ok(false),
+            }
+            world.emit(&close.events);
+            if close.finished {
+                self.ledger.tally_mut(&uid).unwrap().note_finished();
+            }
+        }
+        Ok(fine)
+    }
+
+    fn perform(&mut self, world: &mut World, job: &Job, action: &PodAction) -> Result<Vec<CallOutcome>, Crashed> {
+        match action {
+            PodAction::None => Ok(Vec::new()),
+            PodAction::End(pods) => {
+                pods.iter().map(|pod| outcome(world.call(|world| world.delete_pod(&pod.name, Some(&pod.uid))))).collect()
+            }
+            PodAction::Remove(pods) => pods.iter().map(|pod| remove(world, pod)).collect(),
+            PodAction::Create { pods, batches } => {
+                let stencil = PodStencil::new(job).unwrap();
+                let mut outcomes = Vec::new();
+                let mut rest = pods.as_slice();
+                for size in batches {
+                    let (batch, later) = rest.split_at(*size);
+                    rest = later;
+                    for pod in batch {
+                        outcomes.push(create(world, &stencil, pod)?);
+                    }
+                    if outcomes.iter().any(|outcome| outcome.error().is_some()) {
+                        break;
+                    }
+                }
+                outcomes.resize(pods.len(), CallOutcome::Skipped);
+                Ok(outcomes)
+            }
+        }
+    }
+
+    fn claim(&mut self, world: &mut World, claims: &Claims) -> Result<(), Crashed> {
+        let job = Uid::new("job");
+        for pod in &claims.adopt {
+            let patch = patches::adopt(&pod.uid, "a", &job);
+            outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
+        }
+        for pod in &claims.disown {
+            let patch = patches::disown(&pod.uid, &job);
+            outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, world: &mut World, pods: &[PodRef]) -> Result<ReleaseOutcome, Crashed> {
+        let mut result = ReleaseOutcome::default();
+        for pod in pods {
+            let patch = patches::release(&pod.uid);
+            let call = outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
+            if let Some(error) = call.error() {
+                result.failed.insert(pod.uid.clone(), error.to_owned());
+            }
+        }
+        self.ledger.tally_mut(&Uid::new("job")).unwrap().note_release(pods, &result);
+        Ok(result)
+    }
+
+    /// Watches and syncs until nothing changes any more, letting time pass where a timer is set.
+    pub(super) fn settle(&mut self, world: &mut World) {
+        for _ in 0..400 {
+            self.watch(world, 0);
+            let before = world.log.len();
+            let fine = self.sync(world);
+            if world.log.len() != before {
+                continue;
+            }
+            match self.wake_at {
+                _ if !fine => world.advance(1),
+                Some(at) if at > world.now && at.duration_since(world.now).as_secs() < 3600 => world.now = at,
+                _ => return,
+            }
+        }
+        panic!("INV-30: it does not settle:\n{:#?}", world.status());
+    }
+}
+
+impl World {
+    fn emit(&mut self, events: &[Event]) {
+        let texts = events.iter().map(|event| format!("{} {}: {}", event.kind.as_str(), event.reason, event.message));
+        self.events.extend(texts);
+    }
+}
+
+fn create(world: &mut World, stencil: &PodStencil, pod: &Creation) -> Result<CallOutcome, Crashed> {
+    match world.call(|world| world.create_pod(&stencil.body(pod))) {
+        Err(Trouble::Exists) => {
+            let ours = world.pods.get(&*pod.name).is_some_and(is_owned);
+            Ok(if ours { CallOutcome::Done } else { CallOutcome::NameTaken })
+        }
+        other => outcome(other),
+    }
+}
+
+/// Marks, deletes, releases.
+fn remove(world: &mut World, pod: &PodRef) -> Result<CallOutcome, Crashed> {
+    let mark = patches::mark_surplus(&pod.uid);
+    let marked = outcome(world.call(|world| world.patch_pod(&pod.name, &mark)))?;
+    if marked != CallOutcome::Done {
+        return Ok(marked);
+    }
+    let deleted = outcome(world.call(|world| world.delete_pod(&pod.name, Some(&pod.uid))))?;
+    if deleted != CallOutcome::Done {
+        return Ok(deleted);
+    }
+    let release = patches::release_surplus(&pod.uid);
+    let released = outcome(world.call(|world| world.patch_pod(&pod.name, &release)))?;
+    Ok(if released == CallOutcome::Gone { CallOutcome::Done } else { released })
+}
+
+fn outcome(result: Result<(), Trouble>) -> Result<CallOutcome, Crashed> {
+    Ok(match result {
+        Ok(()) => CallOutcome::Done,
+        Err(Trouble::NotFound | Trouble::Conflict) => CallOutcome::Gone,
+        Err(Trouble::Exists) => CallOutcome::NameTaken,
+        Err(Trouble::Refused) => CallOutcome::Failed("refused".to_owned()),
+        Err(Trouble::AnswerLost) => CallOutcome::Unanswered("timeout".to_owned()),
+        Err(Trouble::Crash) => return Err(Crashed),
+    })
+}
+
+fn view(pod: &Value) -> PodView {
+    serde_json::from_value(pod.clone()).unwrap()
+}
+
+fn count(field: Option<i32>) -> usize {
+    usize::try_from(field.unwrap_or(0)).unwrap()
+}
+
+fn is_terminal(pod: &Value) -> bool {
+    matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
+}
+
+pub(super) fn is_deleting(pod: &Value) -> bool {
+    pod["metadata"].get("deletionTimestamp").is_some()
+}
+
+fn is_unscheduled_or_ended(pod: &Value) -> bool {
+    pod["spec"].get("nodeName").is_none() || is_terminal(pod)
+}
+
+pub(super) fn is_owned(pod: &Value) -> bool {
+    pod["metadata"]["ownerReferences"].as_array().is_some_and(|owners| owners.iter().any(|owner| owner["uid"] == "job"))
+}
