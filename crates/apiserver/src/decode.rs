@@ -71,12 +71,11 @@ fn from_json(
     expected: Expected<'_>,
     validation: FieldValidation,
 ) -> Result<Body, Status> {
-    let meta = json::type_meta(json).map_err(|why| {
-        unrecognized(expected, &format!("couldn't get version/kind; json parse error: {why}"), original)
-    })?;
+    let meta = json::type_meta(json).map_err(|why| unrecognized(expected, &why, original))?;
     let api_version = if meta.api_version.is_empty() { expected.api_version() } else { meta.api_version };
     let kind = if meta.kind.is_empty() { expected.kind.to_owned() } else { meta.kind };
-    let ty = expected_type(&api_version, &kind, expected)?;
+    let ty =
+        expected_type(&api_version, &kind, expected).map_err(|why| unhandled(&api_version, &kind, expected, &why))?;
     let refuse = |why: &str| unhandled(&api_version, &kind, expected, why);
     let Decoded { value, strict } = json::decode(ty, json).map_err(|error| refuse(&error.to_string()))?;
     let found: Vec<String> = strict.iter().map(ToString::to_string).collect();
@@ -95,7 +94,8 @@ fn from_protobuf(bytes: &[u8], expected: Expected<'_>) -> Result<Body, Status> {
         protobuf::decode_envelope(bytes).map_err(|error| unrecognized(expected, &error.to_string(), bytes))?;
     let api_version = if meta.api_version.is_empty() { expected.api_version() } else { meta.api_version };
     let kind = if meta.kind.is_empty() { expected.kind.to_owned() } else { meta.kind };
-    let ty = expected_type(&api_version, &kind, expected)?;
+    let ty =
+        expected_type(&api_version, &kind, expected).map_err(|why| unhandled(&api_version, &kind, expected, &why))?;
     let value = protobuf::decode(ty, &bytes[raw])
         .map_err(|error| unhandled(&api_version, &kind, expected, &error.to_string()))?;
     finish(value, &api_version, expected, Vec::new())
@@ -122,23 +122,16 @@ pub fn set_type_meta(object: &mut Value, api_version: &str, kind: &str) {
     members.shift_insert(1, "apiVersion".to_owned(), Value::from(api_version));
 }
 
-fn expected_type(api_version: &str, kind: &str, expected: Expected<'_>) -> Result<&'static Type, Status> {
-    let found = registry().kind(api_version, kind);
-    match found {
+/// The type of what was sent, if it is what the endpoint reads.
+pub fn expected_type(api_version: &str, kind: &str, expected: Expected<'_>) -> Result<&'static Type, String> {
+    match registry().kind(api_version, kind) {
         Some(ty) if kind == expected.kind => Ok(ty),
         Some(_) => {
             let version = api_version.rsplit('/').next().unwrap_or(api_version);
-            let why = format!(
-                "converting ({version}.{kind}) to ({}.{}): unknown conversion",
-                expected.internal_package(),
-                expected.kind
-            );
-            Err(unhandled(api_version, kind, expected, &why))
+            let package = expected.internal_package();
+            Err(format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", expected.kind))
         }
-        None => {
-            let why = format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"tally\"");
-            Err(unhandled(api_version, kind, expected, &why))
-        }
+        None => Err(format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"tally\"")),
     }
 }
 

@@ -18,6 +18,7 @@ mod environment;
 mod metadata;
 mod negotiate;
 mod options;
+mod ownership;
 mod query;
 mod resources;
 mod respond;

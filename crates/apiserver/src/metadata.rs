@@ -36,12 +36,18 @@ pub fn time(now: Timestamp) -> Value {
     json!(seconds.to_string())
 }
 
-/// Drops what a client may not choose and sets what the server does.
-pub fn stamp_new(object: &mut Value, uid: &str, now: Timestamp) {
+/// Drops what a client may not choose.
+pub fn clear_system_members(object: &mut Value) {
     let metadata = of(object);
     for member in SYSTEM_MEMBERS {
         metadata.shift_remove(member);
     }
+}
+
+/// Drops what a client may not choose and sets what the server does.
+pub fn stamp_new(object: &mut Value, uid: &str, now: Timestamp) {
+    clear_system_members(object);
+    let metadata = of(object);
     metadata.insert("uid".to_owned(), json!(uid));
     metadata.insert("creationTimestamp".to_owned(), time(now));
 }

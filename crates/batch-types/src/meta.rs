@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::constants::finalizer;
 use crate::field::{Error, Path, is_printable, quoted};
-use crate::json::{copy_field, is_unset};
+use crate::json::{copy_field, is_unset, remove_field};
 use crate::names::{self, NameRule};
 
 /// The most bytes all annotation keys and values of an object may have together (AS-79).
@@ -62,7 +62,7 @@ pub fn validate_common_update(new: &ObjectMeta, old: &ObjectMeta, scope: Scope) 
 }
 
 /// Puts back what an update may not touch (AS-75, JA-U1): generation, creation and deletion marks, and the uid when the
-/// request left it out. A different uid stays and is refused as immutable.
+/// request left it out. A different uid stays and is refused as immutable. `selfLink` is history and goes.
 pub fn restore_system_fields(new: &mut Value, old: &Value) {
     let none = Value::Object(Map::new());
     let old = old.get("metadata").unwrap_or(&none);
@@ -82,6 +82,7 @@ pub fn restore_system_fields(new: &mut Value, old: &Value) {
     if missing_grace {
         copy_field(new, old, "deletionGracePeriodSeconds");
     }
+    remove_field(new, "selfLink");
 }
 
 /// Drops owner references that repeat a uid and says so in a warning (AS-81).
@@ -551,7 +552,7 @@ mod tests {
     fn system_fields_come_back() {
         let old = json!({"metadata": {"name": "a", "uid": "u", "generation": 3, "creationTimestamp": "t1",
             "deletionTimestamp": "t2", "deletionGracePeriodSeconds": 5}});
-        let mut new = json!({"metadata": {"name": "a", "generation": 9, "creationTimestamp": "x", "uid": ""}});
+        let mut new = json!({"metadata": {"name": "a", "generation": 9, "creationTimestamp": "x", "uid": "", "selfLink": "/x"}});
         restore_system_fields(&mut new, &old);
         assert_eq!(new, old);
 

@@ -16,6 +16,8 @@ use tokio::sync::watch;
 const SCAN_MAX: usize = 4096;
 /// Most events read from disk for one batch.
 const REPLAY_MAX: usize = 256;
+/// Bytes after which a batch read from disk ends early.
+const REPLAY_BYTES_MAX: usize = 4 << 20;
 
 /// The changes under a prefix after a revision, in order, without gaps.
 pub struct Watch<A> {
@@ -72,12 +74,11 @@ impl<A> Watch<A> {
                 }
                 Next::Stored(revisions) => {
                     let requested = self.cursor;
-                    let read = move || {
-                        let events = revisions.into_iter().map(|revision| shared.read_event(revision, requested));
-                        events.collect::<Result<Vec<_>, _>>()
-                    };
+                    let wanted = revisions.len();
+                    let read = move || replay(&shared, &revisions, requested);
                     let events = tokio::task::spawn_blocking(read).await.map_err(|_| ReadError::Closed)??;
-                    self.cursor = cursor;
+                    let cut_at = events.last().filter(|_| events.len() < wanted).map(|event| event.revision());
+                    self.cursor = cut_at.unwrap_or(cursor);
                     return Ok(events);
                 }
                 Next::Nothing if cursor > self.cursor => self.cursor = cursor,
@@ -154,6 +155,21 @@ fn look_on_disk<A>(
         }
     }
     (if stored.is_empty() { Next::Nothing } else { Next::Stored(stored) }, seen)
+}
+
+/// Reads events from disk: all of `revisions`, or as many of the first as are enough bytes.
+fn replay<A>(shared: &Shared<A>, revisions: &[Revision], requested: Revision) -> Result<Vec<Arc<Event<A>>>, ReadError> {
+    let mut events = Vec::with_capacity(revisions.len());
+    let mut bytes = 0;
+    for revision in revisions {
+        if bytes >= REPLAY_BYTES_MAX {
+            break;
+        }
+        let event = shared.read_event(*revision, requested)?;
+        bytes += event.entry.value.len() + event.previous.as_ref().map_or(0, |previous| previous.value.len());
+        events.push(event);
+    }
+    Ok(events)
 }
 
 impl<A> fmt::Debug for Watch<A> {

@@ -11,6 +11,7 @@ use crate::window::Window;
 use crate::{Batch, CommitError, Revision};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The reason of a store that failed by a bug.
 pub(crate) const WRITER_PANICKED: &str = "the writer thread panicked";
@@ -47,11 +48,16 @@ impl<A: Send + Sync + 'static> Writer<A> {
     }
 
     /// How long to sleep without work. A failed store has nothing left to do by itself.
-    fn patience(&self) -> Option<std::time::Duration> {
+    fn patience(&self) -> Option<Duration> {
         if self.shared.failure.get().is_some() {
             return None;
         }
-        self.window.due_in(self.shared.clock.now(), self.shared.index.read().revision)
+        let (revision, compacted) = self.ends();
+        match self.window.target(revision, compacted) {
+            // More than one step was due.
+            Some(_) => Some(Duration::ZERO),
+            None => self.window.due_in(self.shared.clock.now(), revision),
+        }
     }
 
     fn commit(&mut self, commits: Vec<Commit<A>>) {

@@ -43,6 +43,7 @@ suite!(
     a_watch_shows_every_change_with_what_it_replaced,
     a_watch_sees_its_prefix_only,
     a_watch_from_before_the_recent_events_reads_from_disk,
+    a_batch_from_disk_is_bounded_by_bytes,
     a_watch_from_the_future_starts_there,
     a_cancelled_watch_loses_nothing,
     progress_moves_on_while_the_topic_is_idle,
@@ -53,6 +54,7 @@ suite!(
     a_key_deleted_and_made_again_is_a_new_key,
     history_is_cut_by_count,
     history_is_cut_by_age,
+    an_idle_store_cuts_all_that_has_aged,
     recent_events_stay_inside_their_budget,
     everything_is_there_after_opening_again,
     revisions_never_go_back_when_deletions_are_compacted,
@@ -316,6 +318,23 @@ async fn a_watch_from_before_the_recent_events_reads_from_disk(disk: impl Disk) 
     assert_eq!(watch.progress(), 601);
 }
 
+async fn a_batch_from_disk_is_bounded_by_bytes(disk: impl Disk) {
+    let store = disk.open(nothing_recent());
+    let mut watch = store.watch("t/", 0).unwrap();
+    for _ in 0..10 {
+        put(&store, "t/a", &"x".repeat(1 << 20)).await;
+    }
+    let mut batches = Vec::new();
+    let mut seen = Vec::new();
+    while seen.len() < 10 {
+        let events = watch.next_batch(100).await.unwrap();
+        batches.push(events.len());
+        seen.extend(events.iter().map(|event| event.revision()));
+    }
+    assert!(batches.iter().all(|events| *events <= 4), "{batches:?}");
+    assert_eq!(seen, (1..=10).collect::<Vec<_>>());
+}
+
 async fn a_watch_from_the_future_starts_there(disk: impl Disk) {
     // REG-S07.
     let store = disk.open(Options::default());
@@ -478,6 +497,28 @@ async fn history_is_cut_by_age(disk: impl Disk) {
     put(&store, "t/b", "at 1096").await;
     settle(&store).await;
     assert_eq!(store.compacted_revision(), 2);
+}
+
+async fn an_idle_store_cuts_all_that_has_aged(disk: impl Disk) {
+    let seconds = Arc::new(AtomicU64::new(1000));
+    let now = seconds.clone();
+    let clock = Clock::new(move || Duration::from_secs(now.load(Ordering::SeqCst)));
+    let store = disk.open(Options { clock, ..Options::default() });
+    // Three steps of compaction.
+    for _ in 0..20 {
+        commit(&store, (0..250).fold(Transaction::new(), |all, key| all.put(format!("t/{key}"), stamped("x")))).await;
+        seconds.fetch_add(10, Ordering::SeqCst);
+    }
+    seconds.store(5000, Ordering::SeqCst);
+    // The last one to wake the writer.
+    put(&store, "u/a", "x").await;
+    let cut = async {
+        while store.compacted_revision() < 5000 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), cut).await.unwrap();
+    assert_eq!(store.stats().keys, 251);
 }
 
 async fn recent_events_stay_inside_their_budget(disk: impl Disk) {

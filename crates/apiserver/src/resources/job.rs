@@ -24,6 +24,15 @@ impl Strategy for Job {
         job::default(object, gates);
     }
 
+    fn default_on_read(&self, object: &mut Value, gates: &Gates) -> bool {
+        // Labels that the strategy generated for the template become the Job's own when it has none (JA-D4).
+        let had_labels = members(object, "/metadata/labels").next().is_some();
+        if !had_labels {
+            job::default(object, gates);
+        }
+        !had_labels
+    }
+
     fn prepare_for_create(&self, object: &mut Value, cx: &Context<'_>) {
         // A Job that has labels without having been given any got them from its template (JA-D4).
         let has_labels = members(object, "/metadata/labels").next().is_some();
@@ -64,6 +73,10 @@ impl Strategy for Job {
 impl Strategy for Status {
     fn default(&self, object: &mut Value, gates: &Gates) {
         job::default(object, gates);
+    }
+
+    fn default_on_read(&self, object: &mut Value, gates: &Gates) -> bool {
+        Job.default_on_read(object, gates)
     }
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value, _cx: &Context<'_>) {

@@ -33,6 +33,12 @@ pub trait Strategy: Send + Sync {
     /// Versioned defaults, applied whenever a body has been decoded (POST, PUT, result of a PATCH).
     fn default(&self, _object: &mut Value, _gates: &Gates) {}
 
+    /// Defaults that depend on what the strategy itself generated: upstream applies them whenever it reads from its
+    /// store, after validation. Tells whether anything changed.
+    fn default_on_read(&self, _object: &mut Value, _gates: &Gates) -> bool {
+        false
+    }
+
     /// Sets what clients may not choose: status, generation, generated labels.
     fn prepare_for_create(&self, _object: &mut Value, _cx: &Context<'_>) {}
 

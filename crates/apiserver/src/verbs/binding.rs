@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::update::{Write, apply};
+use super::update::{Owners, Write, apply};
 use crate::{
     answer::Answer,
     decode::{self, Expected},
@@ -40,6 +40,7 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
         strategy: &BindingStrategy,
         expected_version: None,
         expected_uid: Some(metadata::text(&binding, "uid").to_owned()).filter(|uid| !uid.is_empty()),
+        owners: Owners::Kept,
         dry_run: options.dry_run,
     };
     let now = server.state.environment.now();

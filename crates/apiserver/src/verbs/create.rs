@@ -3,12 +3,13 @@
 use batch_types::meta;
 use serde_json::Value;
 
-use super::{canonical, context, expected, object_meta, scope_of, to_storage};
+use super::{as_read, canonical, context, expected, object_meta, schema, scope_of, to_storage};
 use crate::{
     admission,
     answer::{Answer, Document},
     decode, metadata, negotiate,
     options::WriteOptions,
+    ownership::{self, Writer},
     resources::{Context, Strategy},
     route::{self, Target},
     server::{ApiServer, Call},
@@ -29,7 +30,10 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.value;
     scope(&mut object, target)?;
-    store_new(server, call, target, target.resource.strategy, object, options.dry_run).await
+    ownership::keep_reset_of_bytes(&bytes, &mut object);
+    let writer = Writer::of(server, target, &call.headers, &options.field_manager);
+    let new = New { target, writer: Some(writer), dry_run: options.dry_run };
+    store_new(server, call, &new, object).await
 }
 
 /// The namespace of body and URL must agree (AS-75).
@@ -50,22 +54,34 @@ pub(super) fn scope(object: &mut Value, target: &Target) -> Result<(), Status> {
     Ok(())
 }
 
-/// Defaults, admits, prepares, validates and stores a new object; shared with PUT that creates.
+/// A new object on its way into the store.
+pub(super) struct New<'a> {
+    pub target: &'a Target,
+    /// Whose fields its fields are; `None` when the object says so itself (apply).
+    pub writer: Option<Writer>,
+    pub dry_run: bool,
+}
+
+/// Defaults, admits, prepares, validates and stores a new object; shared with PUT and apply that create.
 pub(super) async fn store_new(
     server: &ApiServer,
     call: &mut Call,
-    target: &Target,
-    strategy: &'static dyn Strategy,
+    new: &New<'_>,
     mut object: Value,
-    dry_run: bool,
 ) -> Result<Answer, Status> {
+    let target = new.target;
     let resource = target.resource;
+    let strategy = resource.strategy;
     let given_version = metadata::text(&object, "resourceVersion").to_owned();
     metadata::of(&mut object).shift_remove("resourceVersion");
-    metadata::of(&mut object).shift_remove("managedFields");
     let labels_were_given = object["metadata"]["labels"].as_object().is_some_and(|labels| !labels.is_empty());
     strategy.default(&mut object, &server.state.gates);
     call.warnings.extend(meta::drop_duplicate_owners(&mut object));
+    // Before admission and strategy: what they add belongs to nobody (AS-86).
+    if let Some(writer) = &new.writer {
+        metadata::clear_system_members(&mut object);
+        writer.record(schema(resource)?, None, &mut object);
+    }
     admission::on_create(server, target, &mut object)?;
     let generate = metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
     for attempt in 1..=GENERATE_ATTEMPTS_MAX {
@@ -82,7 +98,7 @@ pub(super) async fn store_new(
         }
         let name = metadata::text(&prepared, "name").to_owned();
         let key = route::key(resource, target.namespace(), &name);
-        let taken = match write(server, &key, resource, prepared, dry_run).await? {
+        let taken = match write(server, &key, resource, prepared, new.dry_run).await? {
             Written::Done(document) => return Ok(Answer::object(201, resource, document)),
             Written::Taken(current) => current,
         };
@@ -114,8 +130,6 @@ fn prepare(
     let resource = target.resource;
     metadata::stamp_new(&mut object, &server.state.environment.uid(), cx.now);
     strategy.prepare_for_create(&mut object, cx);
-    // Upstream defaults again whenever it reads; what generated labels bring about is visible at once (JA-D4).
-    strategy.default(&mut object, &server.state.gates);
     let object = canonical(resource, object)?;
     let mut errors = strategy.validate(&object, cx);
     if errors.is_empty() {
@@ -131,7 +145,7 @@ fn prepare(
     }
     admission::validate_create(server, target, &object)?;
     call.warnings.extend(strategy.warnings_on_create(&object));
-    Ok(object)
+    as_read(resource, strategy, object, cx)
 }
 
 enum Written {

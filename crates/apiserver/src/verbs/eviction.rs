@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     delete,
-    update::{Write, apply},
+    update::{Owners, Write, apply},
 };
 use crate::{
     answer::Answer,
@@ -55,8 +55,14 @@ async fn mark_disrupted(
     pod: &Target,
     options: &DeleteOptions,
 ) -> Result<(), Status> {
-    let write =
-        Write { target: pod, strategy: &EvictionStrategy, expected_version: None, expected_uid: None, dry_run: false };
+    let write = Write {
+        target: pod,
+        strategy: &EvictionStrategy,
+        expected_version: None,
+        expected_uid: None,
+        owners: Owners::Kept,
+        dry_run: false,
+    };
     let time = metadata::time(server.state.environment.now());
     let wanted = options.clone();
     apply(server, call, &write, &mut |old, _| {

@@ -1,5 +1,6 @@
 //! One file per verb. The path of a request is the same for every kind; what differs is asked of its strategy.
 
+mod apply;
 mod binding;
 mod create;
 mod delete;
@@ -14,7 +15,7 @@ mod watch;
 
 use std::pin::Pin;
 
-use api_schema::{json, registry};
+use api_schema::{Type, json, registry};
 use batch_types::meta::Scope;
 use http::Method;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, serde::Deserialize};
@@ -141,15 +142,24 @@ fn context(server: &ApiServer) -> Context<'_> {
     Context { now: environment.now(), gates, name_was_generated: false, labels_were_given: false }
 }
 
+/// The schema of a resource's objects.
+pub(crate) fn schema(resource: &Resource) -> Result<&'static Type, Status> {
+    let api_version = resource.api_version();
+    registry()
+        .kind(&api_version, resource.kind)
+        .ok_or_else(|| Status::internal(format!("no schema for {api_version} {}", resource.kind)))
+}
+
 /// Brings an object that rules have edited back into canonical form.
 pub(crate) fn canonical(resource: &Resource, object: Value) -> Result<Value, Status> {
-    let api_version = resource.api_version();
-    let ty = registry()
-        .kind(&api_version, resource.kind)
-        .ok_or_else(|| Status::internal(format!("no schema for {api_version} {}", resource.kind)))?;
-    json::convert(ty, object)
+    json::convert(schema(resource)?, object)
         .map(|decoded| decoded.value)
         .map_err(|error| Status::internal(format!("{} does not fit its schema: {error}", resource.kind)))
+}
+
+/// The object as a later read will default it (JA-D4), so that stored bytes can be served as they are.
+fn as_read(resource: &Resource, strategy: &dyn Strategy, mut object: Value, cx: &Context<'_>) -> Result<Value, Status> {
+    if strategy.default_on_read(&mut object, cx.gates) { canonical(resource, object) } else { Ok(object) }
 }
 
 /// The typed metadata of a canonical object.

@@ -1,17 +1,20 @@
 //! PATCH: JSON, merge and strategic merge patches (AS-115…AS-127).
 
-use api_schema::{Type, json, registry};
+use api_schema::{Type, json};
 use patch::{PatchError, Rejection, json::Patched};
 use serde_json::Value;
 
 use super::{
-    strategy,
-    update::{Write, apply, check_name},
+    create::scope,
+    expected, schema, strategy,
+    update::{Owners, Write, apply, check_name},
 };
 use crate::{
     answer::Answer,
+    decode::expected_type,
     negotiate::{self, PatchType},
     options::{FieldValidation, WriteOptions},
+    ownership::{self, Writer},
     route::Target,
     server::{ApiServer, Call},
     status::{Cause, Details, Status},
@@ -19,24 +22,30 @@ use crate::{
 
 pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) -> Result<Answer, Status> {
     let patch_type = negotiate::patch_type(&call.headers)?;
-    if patch_type == PatchType::Apply {
-        return Err(Status::unsupported_media_type("415: Unsupported Media Type").with_details(Details::default()));
-    }
     let bytes = call.read_body().await?;
-    let options = WriteOptions::parse(&call.query, "PatchOptions", false)?;
-    let api_version = target.resource.api_version();
-    let ty = registry()
-        .kind(&api_version, target.resource.kind)
-        .ok_or_else(|| Status::internal(format!("no schema for {api_version} {}", target.resource.kind)))?;
+    let options = WriteOptions::parse(&call.query, "PatchOptions", patch_type == PatchType::Apply)?;
+    let writer = Writer::of(server, target, &call.headers, &options.field_manager);
+    if patch_type == PatchType::Apply {
+        return super::apply::apply(server, call, target, &bytes, &options, writer).await;
+    }
+    let ty = schema(target.resource)?;
     let strategy = strategy(target);
-    let write = Write { target, strategy, expected_version: None, expected_uid: None, dry_run: options.dry_run };
+    let write = Write {
+        target,
+        strategy,
+        expected_version: None,
+        expected_uid: None,
+        owners: Owners::RecordedFor(writer),
+        dry_run: options.dry_run,
+    };
     let (body, duplicates) = parse(patch_type, &bytes)?;
     let convert = if patch_type == PatchType::Strategic { json::convert_unstructured } else { json::convert };
-    let gates = server.state.gates.clone();
+    let gates = server.state.gates;
     apply(server, call, &write, &mut |old, call| {
         let patched = patched(ty, patch_type, old.clone(), &body).map_err(refusal)?;
-        let shown = || {
-            if patch_type == PatchType::Strategic { patch::strategic::patch_text(&body) } else { text(&patched.object) }
+        let shown = || match patch_type {
+            PatchType::Strategic => patch::strategic::patch_text(&body),
+            _ => text(&patched.object),
         };
         let decoded = convert(ty, patched.object.clone())
             .map_err(|error| refusal(PatchError::invalid(shown(), error.to_string())))?;
@@ -51,7 +60,12 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
             _ => {}
         }
         let mut value = decoded.value;
+        let sent = |member: &str| value[member].as_str().unwrap_or_default();
+        expected_type(sent("apiVersion"), sent("kind"), expected(target.resource))
+            .map_err(|why| refusal(PatchError::invalid(shown(), why)))?;
         check_name(&value, target)?;
+        scope(&mut value, target)?;
+        ownership::keep_reset(&patched.object, &mut value);
         strategy.default(&mut value, &gates);
         Ok(value)
     })
@@ -83,7 +97,7 @@ fn text(object: &Value) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-fn refusal(error: PatchError) -> Status {
+pub(super) fn refusal(error: PatchError) -> Status {
     let Rejection { code, reason, message, causes } = error.rejection();
     let status = Status::new(code, reason.unwrap_or_default(), message);
     match causes {

@@ -3,12 +3,19 @@
 use batch_types::meta;
 use serde_json::Value;
 
-use super::{canonical, context, create, expected, list::object_version, object_meta, scope_of, strategy, to_storage};
+use super::{
+    as_read, canonical, context,
+    create::{self, New},
+    expected,
+    list::object_version,
+    object_meta, schema, scope_of, strategy, to_storage,
+};
 use crate::{
     admission,
     answer::{Answer, Document, served},
     decode, metadata, negotiate,
     options::WriteOptions,
+    ownership::{self, Writer},
     resources::Strategy,
     route::Target,
     server::{ApiServer, Call},
@@ -32,12 +39,15 @@ pub(super) async fn update(server: &ApiServer, call: &mut Call, target: &Target)
     strategy.default(&mut object, &server.state.gates);
     let expected_version = object_version(metadata::text(&object, "resourceVersion"))?;
     let expected_uid = Some(metadata::text(&object, "uid").to_owned()).filter(|uid| !uid.is_empty());
-    let state = &server.state;
-    if state.store.get(&target.key()).is_none() && strategy.creates_on_update() && target.subresource.is_none() {
+    ownership::keep_reset_of_bytes(&bytes, &mut object);
+    let writer = Writer::of(server, target, &call.headers, &options.field_manager);
+    if server.state.store.get(&target.key()).is_none() && strategy.creates_on_update() && target.subresource.is_none() {
         metadata::of(&mut object).shift_remove("resourceVersion");
-        return create::store_new(server, call, target, strategy, object, options.dry_run).await;
+        let new = New { target, writer: Some(writer), dry_run: options.dry_run };
+        return create::store_new(server, call, &new, object).await;
     }
-    let write = Write { target, strategy, expected_version, expected_uid, dry_run: options.dry_run };
+    let owners = Owners::RecordedFor(writer);
+    let write = Write { target, strategy, expected_version, expected_uid, owners, dry_run: options.dry_run };
     if expected_version.is_none() && !strategy.updates_unconditionally() {
         return Err(must_be_specified(target));
     }
@@ -73,7 +83,18 @@ pub(super) struct Write<'a> {
     /// The version the writer read; `None` overwrites whatever is there.
     pub expected_version: Option<u64>,
     pub expected_uid: Option<String>,
+    pub owners: Owners,
     pub dry_run: bool,
+}
+
+/// What a write does to managedFields.
+pub(super) enum Owners {
+    /// Changed fields become the writer's.
+    RecordedFor(Writer),
+    /// The new object already says whose they are (apply).
+    Settled,
+    /// They stay as they are.
+    Kept,
 }
 
 /// Makes the new object from the current one; called again when somebody else was faster.
@@ -148,14 +169,18 @@ fn prepare(
 ) -> Result<Value, Status> {
     let resource = write.target.resource;
     let cx = context(server);
+    match &write.owners {
+        Owners::RecordedFor(writer) => writer.record(schema(resource)?, Some(old), &mut new),
+        Owners::Settled => {}
+        Owners::Kept => ownership::keep(old, &mut new),
+    }
     metadata::restore(&mut new, old);
-    metadata::of(&mut new).shift_remove("managedFields");
     call.warnings.extend(meta::drop_duplicate_owners(&mut new));
     admission::mutate_update(write.target, &mut new, old);
     write.strategy.prepare_for_update(&mut new, old, &cx);
     let new = canonical(resource, new)?;
-    if new == *old {
-        return Ok(new);
+    if is_same(&as_read(resource, write.strategy, new.clone(), &cx)?, old) {
+        return Ok(old.clone());
     }
     admission::on_update(server, write.target, &new, old)?;
     let mut errors = Vec::new();
@@ -167,7 +192,7 @@ fn prepare(
         return Err(Status::invalid(resource.kind, resource.validated_group(), metadata::text(old, "name"), &errors));
     }
     call.warnings.extend(write.strategy.warnings_on_update(&new, old));
-    Ok(new)
+    as_read(resource, write.strategy, new, &cx)
 }
 
 /// Stores the result, unless it changes nothing (AS-83) or lets a terminating object go (AS-113).
@@ -189,13 +214,18 @@ async fn store_changed(
         }
         return Ok(Document::Value(new));
     }
-    if new == *old {
+    if is_same(&new, old) {
         return Ok(Document::Stored(stored.clone()));
     }
     if write.dry_run {
         return Ok(Document::Value(new));
     }
     storage::update(store, key, stored.revision, &to_storage(resource, new)).await.map(Document::Stored)
+}
+
+/// Nothing changed but the times in managedFields, which do not count (AS-83).
+fn is_same(new: &Value, old: &Value) -> bool {
+    patch::apply::equal_but_for_times(new, old)
 }
 
 /// The last finalizer of a terminating object is gone, and no grace period is left.

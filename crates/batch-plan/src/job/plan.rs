@@ -219,6 +219,8 @@ struct SpecFacts {
     mode: CompletionMode,
     completions: Option<u64>,
     suspended: bool,
+    /// Whether `completions` may change, because they equal `parallelism` (JC-1407).
+    resizable: bool,
     per_index: bool,
     only_failed: bool,
     reports_terminating: bool,
@@ -355,6 +357,7 @@ impl SpecFacts {
                 completions => completions.map(|count| u64::from(natural(count))),
             },
             suspended: spec.suspend == Some(true),
+            resizable: indexed && spec.completions == spec.parallelism,
             per_index: indexed && spec.backoff_limit_per_index.is_some(),
             only_failed: gates.job_pod_replacement_policy
                 && spec.pod_replacement_policy.as_deref() == Some(value::REPLACE_FAILED),
@@ -473,7 +476,10 @@ impl Context {
         uncounted.write(status);
 
         if let Some(indexes) = &self.totals.indexes {
-            set_count(&mut status.succeeded, indexes.succeeded.len() as u64);
+            // Indexes that a smaller Job no longer has are forgotten. The API lets the counter follow only while both
+            // sizes agree (JA-S28).
+            let at_least = if self.spec.resizable { 0 } else { before.succeeded };
+            set_count(&mut status.succeeded, at_least.max(indexes.succeeded.len() as u64));
             flush |= set_text(&mut status.completed_indexes, indexes.succeeded.to_string());
             let failed = self.spec.per_index.then(|| indexes.failed.to_string());
             flush |= status.failed_indexes != failed;
@@ -566,6 +572,11 @@ impl Record {
 /// JC-1313: the terminal condition and what goes with it.
 fn finish(status: &mut JobStatus, decision: &Decision, spec: SpecFacts, stamp: Timestamp, close: &mut Close) {
     conditions::upsert(status, decision.condition(decision.terminal_type(), stamp));
+    // A Job can end while it is suspended, without a start. The API wants one all the same, except from a Job that had
+    // nothing to do in the first place (JA-S14).
+    if status.start_time.is_none() && !(spec.suspended && spec.completions == Some(0)) {
+        status.start_time = Some(Time(stamp));
+    }
     match decision.ended {
         Ended::Succeeded => {
             // Not before the start, should the clock have been set back (INV-9).

@@ -132,3 +132,120 @@ fn validate_one_of(value: &str, supported: &[&str], path: &Path) -> Option<Error
     }
     (!supported.contains(&value)).then(|| Error::not_supported(path, value, supported))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{indexed, job, texts};
+    use super::super::validate;
+
+    /// Errors of a policy of one rule, without the path to it.
+    fn rule(rule: serde_json::Value) -> Vec<String> {
+        let job = job(json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [rule]}}}));
+        let strip = |text: String| text.strip_prefix("spec.podFailurePolicy.rules[0]").map(str::to_owned).unwrap_or(text);
+        texts(&validate(&job)).into_iter().map(strip).collect()
+    }
+
+    fn exit_codes(requirement: serde_json::Value) -> Vec<String> {
+        rule(json!({"action": "Count", "onExitCodes": requirement}))
+    }
+
+    fn condition(pattern: serde_json::Value) -> Vec<String> {
+        rule(json!({"action": "Ignore", "onPodConditions": [pattern]}))
+    }
+
+    const NONE: [&str; 0] = [];
+
+    #[test]
+    fn what_is_fine() {
+        let rules = json!([
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+            {"action": "FailJob", "onPodConditions": [{"type": "example.com/Custom", "status": "False"}]},
+            {"action": "Count", "onExitCodes": {"containerName": "ctr", "operator": "In", "values": [1, 2, 3]}},
+            {"action": "Ignore", "onExitCodes": {"containerName": "def", "operator": "In", "values": [4]}},
+            {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [-1073741819, -1073741676, 0, 5]}},
+            {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [6]}}
+        ]);
+        let fine = indexed(json!({"spec": {"backoffLimitPerIndex": 1, "podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": rules}}}));
+        assert_eq!(texts(&validate(&fine)), NONE);
+    }
+
+    #[test]
+    fn actions() {
+        let with = |action: &str| rule(json!({"action": action, "onExitCodes": {"operator": "In", "values": [1]}}));
+        assert_eq!(with(""), [".action: Required value: valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]"]);
+        assert_eq!(
+            with("Retry"),
+            [".action: Unsupported value: \"Retry\": supported values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\""]
+        );
+        assert_eq!(with("FailIndex"), [".action: Invalid value: \"FailIndex\": requires the backoffLimitPerIndex to be set"]);
+    }
+
+    #[test]
+    fn exactly_one_requirement() {
+        assert_eq!(
+            rule(json!({"action": "Count"})),
+            [": Invalid value: specifying one of OnExitCodes and OnPodConditions is required"]
+        );
+        assert_eq!(
+            rule(json!({"action": "Count", "onExitCodes": {"operator": "In", "values": [1]}, "onPodConditions": [{"type": "A", "status": "True"}]})),
+            [": Invalid value: specifying both OnExitCodes and OnPodConditions is not supported"]
+        );
+    }
+
+    #[test]
+    fn exit_code_requirements() {
+        let values = |values: serde_json::Value| exit_codes(json!({"operator": "In", "values": values}));
+        let cases = [
+            (exit_codes(json!({"values": [1]})), vec!["operator: Required value: valid values: [\"In\" \"NotIn\"]"]),
+            (
+                exit_codes(json!({"operator": "Is", "values": [1]})),
+                vec!["operator: Unsupported value: \"Is\": supported values: \"In\", \"NotIn\""],
+            ),
+            (
+                exit_codes(json!({"containerName": "xyz", "operator": "In", "values": [1]})),
+                vec!["containerName: Invalid value: \"xyz\": must be one of the container or initContainer names in the pod template"],
+            ),
+            (values(json!([])), vec!["values: Invalid value: null: at least one value is required"]),
+            (values(json!([11, 11])), vec!["values[1]: Duplicate value: 11"]),
+            (values(json!([12, 13, 13, 13])), vec!["values[2]: Duplicate value: 13", "values[3]: Duplicate value: 13"]),
+            (values(json!([19, 11])), vec!["values: Invalid value: [19,11]: must be ordered"]),
+            (
+                values(json!([1, 0, 2])),
+                vec!["values[1]: Invalid value: 0: must not be 0 for the In operator", "values: Invalid value: [1,0,2]: must be ordered"],
+            ),
+            (values(json!((1..=256).collect::<Vec<_>>())), vec!["values: Too many: 256: must have at most 255 items"]),
+        ];
+        for (got, wanted) in cases {
+            let wanted: Vec<_> = wanted.iter().map(|text| format!(".onExitCodes.{text}")).collect();
+            assert_eq!(got, wanted);
+        }
+    }
+
+    #[test]
+    fn condition_patterns() {
+        assert_eq!(
+            condition(json!({"type": "A"})),
+            [".onPodConditions[0].status: Required value: valid values: [\"False\" \"True\" \"Unknown\"]"]
+        );
+        assert_eq!(
+            condition(json!({"type": "A", "status": "Maybe"})),
+            [".onPodConditions[0].status: Unsupported value: \"Maybe\": supported values: \"False\", \"True\", \"Unknown\""]
+        );
+        let errors = condition(json!({"type": "", "status": "True"}));
+        assert_eq!(errors[0], ".onPodConditions[0].type: Invalid value: \"\": name part must be non-empty");
+        let many: Vec<_> = (0..21).map(|at| json!({"type": format!("A{at}"), "status": "True"})).collect();
+        assert_eq!(
+            rule(json!({"action": "Ignore", "onPodConditions": many})),
+            [".onPodConditions: Too many: 21: must have at most 20 items"]
+        );
+    }
+
+    #[test]
+    fn twenty_rules() {
+        let rules = vec![json!({"action": "Count", "onExitCodes": {"operator": "In", "values": [1]}}); 21];
+        let job = job(json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": rules}}}));
+        assert_eq!(texts(&validate(&job)), ["spec.podFailurePolicy.rules: Too many: 21: must have at most 20 items"]);
+    }
+}

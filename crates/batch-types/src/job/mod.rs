@@ -8,6 +8,8 @@ mod failure_policy;
 mod status;
 mod strategy;
 mod success_policy;
+#[cfg(test)]
+mod testing;
 mod update;
 mod validation;
 mod warnings;
@@ -27,6 +29,9 @@ pub use validation::validate;
 pub(crate) use validation::validate_template_job_spec;
 pub(crate) use warnings::spec_warnings;
 pub use warnings::{ORPHAN_BY_DEFAULT_WARNING, name_warning, warnings_on_create, warnings_on_update};
+
+/// Fields that Jobs can be selected by (JA-Q1).
+pub const SELECTABLE_FIELDS: [&str; 3] = ["metadata.name", "metadata.namespace", "status.successful"];
 
 /// The value of a field that Jobs can be selected by, besides those every kind has: `status.successful` (JA-Q1).
 pub fn field_selector_value(job: &Value, field: &str) -> Option<String> {

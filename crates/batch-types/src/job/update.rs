@@ -135,3 +135,248 @@ fn immutable<T: PartialEq + Serialize>(new: &T, old: &T, path: &Path) -> Option<
         Error::invalid(path, shown, IMMUTABLE)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{merged, texts, valid};
+    use super::*;
+
+    /// Errors of merging `change` into a valid Job that `setup` was merged into; each once, as messages show them.
+    fn change(setup: Value, change: Value) -> Vec<String> {
+        let old = merged(valid(), &setup);
+        let new = merged(old.clone(), &change);
+        let errors = validate_update(&serde_json::from_value(new).unwrap(), &serde_json::from_value(old).unwrap());
+        let mut unique: Vec<String> = Vec::new();
+        for text in texts(&errors) {
+            if !unique.contains(&text) {
+                unique.push(text);
+            }
+        }
+        unique
+    }
+
+    /// The same, without what the values were.
+    fn fields(setup: Value, change_: Value) -> Vec<String> {
+        let field = |text: String| text.split(": ").next().unwrap_or_default().to_owned();
+        change(setup, change_).into_iter().map(field).collect()
+    }
+
+    fn indexed(completions: i32, parallelism: i32) -> Value {
+        json!({"spec": {"completionMode": "Indexed", "completions": completions, "parallelism": parallelism}})
+    }
+
+    const NONE: [&str; 0] = [];
+
+    #[test]
+    fn what_may_change_freely() {
+        let free = json!({"spec": {"parallelism": 2, "activeDeadlineSeconds": 3, "ttlSecondsAfterFinished": 2, "backoffLimit": 1,
+            "suspend": true, "podReplacementPolicy": "Failed", "manualSelector": true}, "metadata": {"labels": {"a": "b"}}});
+        assert_eq!(change(json!({}), free), NONE);
+        let limit = json!({"spec": {"backoffLimitPerIndex": 1, "maxFailedIndexes": 1}});
+        let setup = merged(indexed(3, 3), &limit);
+        for max in [json!(null), json!(2)] {
+            assert_eq!(change(setup.clone(), json!({"spec": {"maxFailedIndexes": max}})), NONE);
+        }
+    }
+
+    #[test]
+    fn what_may_never_change() {
+        let suspended = json!({"spec": {"suspend": true}});
+        let cases = [
+            (json!({}), json!({"managedBy": "a/b"}), "spec.managedBy: Invalid value: \"a/b\": field is immutable"),
+            (json!({"managedBy": "a/b"}), json!({"managedBy": null}), "spec.managedBy: Invalid value: null: field is immutable"),
+            (json!({}), json!({"completions": null}), "spec.completions: Invalid value: null: field is immutable"),
+            (json!({"completions": 2}), json!({"completions": 4}), "spec.completions: Invalid value: 4: field is immutable"),
+            (
+                json!({"podReplacementPolicy": "Failed"}),
+                json!({"podFailurePolicy": {"rules": []}}),
+                "spec.podFailurePolicy: Invalid value: {\"rules\":[]}: field is immutable",
+            ),
+            (
+                json!({"completionMode": "Indexed"}),
+                json!({"completionMode": "NonIndexed"}),
+                "spec.completionMode: Invalid value: \"NonIndexed\": field is immutable",
+            ),
+            (
+                json!({"completionMode": "Indexed", "backoffLimitPerIndex": 1}),
+                json!({"backoffLimitPerIndex": 2}),
+                "spec.backoffLimitPerIndex: Invalid value: 2: field is immutable",
+            ),
+            (
+                json!({"completionMode": "Indexed", "successPolicy": {"rules": [{"succeededCount": 1}]}}),
+                json!({"successPolicy": null}),
+                "spec.successPolicy: Invalid value: null: field is immutable",
+            ),
+            (
+                json!({"manualSelector": true}),
+                json!({"selector": {"matchLabels": {"job-name": "myjob"}}}),
+                "spec.selector: Invalid value: {\"matchLabels\":{\"batch.kubernetes.io/controller-uid\":\"1a2b3c\",\"job-name\":\"myjob\"}}: field is immutable",
+            ),
+        ];
+        for (setup, update, wanted) in cases {
+            let setup = json!({"spec": setup});
+            assert_eq!(change(setup.clone(), json!({"spec": update})), [wanted]);
+            assert_eq!(change(merged(setup, &suspended), json!({"spec": update})), [wanted]);
+        }
+    }
+
+    #[test]
+    fn indexed_jobs_are_scaled_in_tandem() {
+        let tandem = "can only be modified in tandem with spec.parallelism";
+        let cases = [
+            (indexed(1, 1), indexed(2, 2), vec![]),
+            (indexed(1, 2), indexed(3, 3), vec![]),
+            (indexed(2, 2), indexed(2, 1), vec![]),
+            (indexed(2, 2), indexed(2, 3), vec![]),
+            (indexed(1, 1), indexed(2, 3), vec![format!("spec.completions: Invalid value: 2: {tandem}")]),
+            (
+                indexed(1, 1),
+                json!({"spec": {"completions": null}}),
+                vec!["spec.completions: Required value: when completion mode is Indexed".to_owned()],
+            ),
+        ];
+        for (setup, update, wanted) in cases {
+            assert_eq!(change(setup, update), wanted);
+        }
+    }
+
+    fn pod(change: Value) -> Value {
+        json!({"spec": {"template": {"spec": change}}})
+    }
+
+    fn affinity(node: Value, pods: Value) -> Value {
+        let term = |_: &Value| json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}]});
+        let pod_term = |_: &Value| json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": {"topologyKey": "a", "labelSelector": {"matchLabels": {"a": "b"}}}}]});
+        let mut affinity = json!({});
+        if node == true {
+            affinity["nodeAffinity"] = term(&node);
+        }
+        if pods == true {
+            affinity["podAffinity"] = pod_term(&pods);
+        }
+        pod(json!({"affinity": affinity}))
+    }
+
+    /// Changes of scheduling that only a Job without pods may make.
+    fn directives() -> Vec<Value> {
+        vec![
+            pod(json!({"nodeSelector": {"a": "b"}})),
+            pod(json!({"tolerations": [{"key": "a", "operator": "Exists"}]})),
+            pod(json!({"schedulingGates": [{"name": "a"}]})),
+            affinity(json!(true), json!(false)),
+            json!({"spec": {"template": {"metadata": {"annotations": {"a": "b"}}}}}),
+            json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}),
+            pod(json!({"containers": [{"name": "ctr", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}]})),
+            pod(json!({"initContainers": [{"name": "def", "image": "busybox", "resources": {"limits": {"cpu": "1"}}}]})),
+        ]
+    }
+
+    /// Changes of what the pod runs.
+    fn other_changes() -> Vec<Value> {
+        vec![
+            pod(json!({"dnsPolicy": "Default"})),
+            pod(json!({"containers": [{"name": "ctr", "image": "other"}]})),
+            pod(json!({"containers": [{"name": "new", "image": "busybox"}]})),
+            pod(json!({"containers": [{"name": "ctr", "image": "busybox"}, {"name": "new", "image": "busybox"}]})),
+            pod(json!({"initContainers": null})),
+            pod(json!({"resources": {"limits": {"cpu": "1"}}})),
+            affinity(json!(false), json!(true)),
+        ]
+    }
+
+    /// The fields that containers have after defaulting, without which every change would be one of them, too.
+    fn with_defaults(mut change: Value) -> Value {
+        for list in ["containers", "initContainers"] {
+            for container in change["spec"]["template"]["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                let defaults = json!({"imagePullPolicy": "Always", "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"});
+                *container = merged(defaults, container);
+            }
+        }
+        change
+    }
+
+    #[test]
+    fn a_suspended_job_without_pods_may_change_its_scheduling() {
+        let condition = |status: &str| json!([{"type": "Suspended", "status": status}]);
+        let start = "2024-01-01T00:00:00Z";
+        let open = [
+            json!({"spec": {"suspend": true}}),
+            json!({"spec": {"suspend": true}, "status": {"conditions": condition("True")}}),
+            json!({"spec": {"suspend": true}, "status": {"startTime": start, "conditions": condition("True"), "terminating": 1}}),
+        ];
+        let closed = [
+            json!({}),
+            json!({"spec": {"suspend": false}, "status": {"conditions": condition("True")}}),
+            json!({"spec": {"suspend": true}, "status": {"active": 1}}),
+            json!({"spec": {"suspend": true}, "status": {"active": 1, "startTime": start, "conditions": condition("True")}}),
+            json!({"spec": {"suspend": true}, "status": {"startTime": start}}),
+            json!({"spec": {"suspend": true}, "status": {"startTime": start, "conditions": condition("False")}}),
+        ];
+        for setup in &open {
+            for update in directives().into_iter().map(with_defaults) {
+                assert_eq!(change(setup.clone(), update.clone()), NONE, "{setup} {update}");
+            }
+            for update in other_changes().into_iter().map(with_defaults) {
+                assert_eq!(fields(setup.clone(), update.clone()), ["spec.template.spec"], "{setup} {update}");
+            }
+        }
+        for setup in &closed {
+            for update in directives().into_iter().chain(other_changes()).map(with_defaults) {
+                assert_eq!(fields(setup.clone(), update.clone()), ["spec.template"], "{setup} {update}");
+            }
+        }
+    }
+
+    #[test]
+    fn resuming_and_changing_go_together() {
+        let update = merged(pod(json!({"nodeSelector": {"a": "b"}})), &json!({"spec": {"suspend": false}}));
+        assert_eq!(change(json!({"spec": {"suspend": true}}), update), NONE);
+    }
+
+    #[test]
+    fn node_affinity_comes_and_goes_but_pod_affinity_stays() {
+        let suspended = |setup: Value| merged(setup, &json!({"spec": {"suspend": true}}));
+        let none = pod(json!({"affinity": null}));
+        let (node, pods, both) = (
+            affinity(json!(true), json!(false)),
+            affinity(json!(false), json!(true)),
+            affinity(json!(true), json!(true)),
+        );
+        assert_eq!(change(suspended(node.clone()), none.clone()), NONE);
+        assert_eq!(change(suspended(pods.clone()), node.clone()), NONE);
+        assert_eq!(change(suspended(both.clone()), pod(json!({"affinity": {"nodeAffinity": null}}))), NONE);
+        assert_eq!(fields(suspended(pods), none.clone()), ["spec.template.spec"]);
+        assert_eq!(fields(suspended(both), none), ["spec.template.spec"]);
+    }
+
+    #[test]
+    fn a_quantity_spelled_differently_is_no_change() {
+        let resources = |cpu: &str| {
+            with_defaults(pod(json!({"containers": [{"name": "ctr", "image": "busybox", "resources": {"limits": {"cpu": cpu}}}]})))
+        };
+        assert_eq!(change(resources("1"), resources("1000m")), NONE);
+        assert_eq!(fields(resources("1"), resources("2")), ["spec.template"]);
+    }
+
+    #[test]
+    fn what_is_stored_stays_acceptable() {
+        let prefixed = json!({"batch.kubernetes.io/controller-uid": null, "batch.kubernetes.io/job-name": null});
+        let legacy = json!({"spec": {"selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": null, "controller-uid": "1a2b3c"}},
+            "template": {"metadata": {"labels": prefixed}}}});
+        let odd = json!({"spec": {"manualSelector": true, "selector": {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["-"]}]}}});
+        for setup in [legacy, odd] {
+            assert_eq!(change(setup, json!({"metadata": {"annotations": {"a": "b"}}})), NONE);
+        }
+    }
+
+    #[test]
+    fn errors_of_the_spec_are_reported_twice() {
+        let old = valid();
+        let new = merged(old.clone(), &json!({"spec": {"backoffLimit": -1}}));
+        let errors = validate_update(&serde_json::from_value(new).unwrap(), &serde_json::from_value(old).unwrap());
+        let wanted = "spec.backoffLimit: Invalid value: -1: must be greater than or equal to 0";
+        assert_eq!(texts(&errors), [wanted, wanted]);
+    }
+}

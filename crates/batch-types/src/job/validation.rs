@@ -277,3 +277,229 @@ fn validate_pod_host_names(job: &Job, spec: &JobSpec) -> Option<Error> {
         Error::invalid(&Path::new("metadata").child("name"), name, detail)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{indexed, job, texts};
+    use super::*;
+
+    fn check(job: Job) -> Vec<String> {
+        texts(&validate(&job))
+    }
+
+    fn spec(changes: Value) -> Vec<String> {
+        check(job(json!({"spec": changes})))
+    }
+
+    fn indexed_spec(changes: Value) -> Vec<String> {
+        check(indexed(json!({"spec": changes})))
+    }
+
+    const NONE: [&str; 0] = [];
+
+    #[test]
+    fn what_is_fine() {
+        let fine = [
+            job(json!({})),
+            job(json!({"spec": {"parallelism": 0, "completions": 0, "backoffLimit": 0, "ttlSecondsAfterFinished": 0}})),
+            job(json!({"spec": {"managedBy": "example.com/foo", "podReplacementPolicy": "Failed"}})),
+            job(json!({"spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}}})),
+            job(json!({"spec": {"manualSelector": true, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}}}}))
+                .clone(),
+            job(json!({"spec": {"parallelism": 1_000_000_000, "completions": 1_000_000_000}})),
+            indexed(json!({"spec": {"completions": 2, "parallelism": 100_000}})),
+            indexed(json!({"spec": {"completions": 100_000, "parallelism": 100_000, "maxFailedIndexes": 100_000, "backoffLimitPerIndex": 1}})),
+            indexed(json!({"spec": {"completions": 1_000_000_000, "parallelism": 10_000, "maxFailedIndexes": 10_000, "backoffLimitPerIndex": 1}})),
+        ];
+        for job in fine {
+            assert_eq!(check(job.clone()), NONE, "{job:?}");
+        }
+    }
+
+    #[test]
+    fn counts_may_not_be_negative() {
+        for field in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
+            let wanted = format!("spec.{field}: Invalid value: -1: must be greater than or equal to 0");
+            assert_eq!(spec(json!({field: -1})), [wanted]);
+        }
+        assert_eq!(
+            indexed_spec(json!({"backoffLimitPerIndex": -1, "maxFailedIndexes": -1})),
+            [
+                "spec.backoffLimitPerIndex: Invalid value: -1: must be greater than or equal to 0",
+                "spec.maxFailedIndexes: Invalid value: -1: must be greater than or equal to 0",
+            ]
+        );
+    }
+
+    #[test]
+    fn managed_by_is_a_short_domain_prefixed_path() {
+        assert_eq!(spec(json!({"managedBy": ""})), ["spec.managedBy: Required value"]);
+        assert_eq!(
+            spec(json!({"managedBy": "invalid custom controller name"})),
+            ["spec.managedBy: Invalid value: \"invalid custom controller name\": must be a domain-prefixed path (such as \"acme.io/foo\")"]
+        );
+        let long = format!("example.com/{}", "x".repeat(52));
+        assert_eq!(spec(json!({"managedBy": long})), ["spec.managedBy: Too long: may not be more than 63 bytes"]);
+    }
+
+    #[test]
+    fn completion_modes_and_their_limits() {
+        assert_eq!(
+            spec(json!({"completionMode": "indexed"})),
+            ["spec.completionMode: Unsupported value: \"indexed\": supported values: \"NonIndexed\", \"Indexed\""]
+        );
+        assert_eq!(
+            spec(json!({"backoffLimitPerIndex": 1, "maxFailedIndexes": 1})),
+            [
+                "spec.backoffLimitPerIndex: Invalid value: 1: requires indexed completion mode",
+                "spec.maxFailedIndexes: Invalid value: 1: requires indexed completion mode",
+            ]
+        );
+        let above = "when completions are above 100000 and used with backoff limit per index";
+        let cases = [
+            (json!({"completions": null}), vec!["spec.completions: Required value: when completion mode is Indexed".to_owned()]),
+            (
+                json!({"parallelism": 100_001}),
+                vec!["spec.parallelism: Invalid value: 100001: must be less than or equal to 100000 when completion mode is Indexed".to_owned()],
+            ),
+            (
+                json!({"maxFailedIndexes": 4}),
+                vec!["spec.backoffLimitPerIndex: Required value: when maxFailedIndexes is specified".to_owned()],
+            ),
+            (
+                json!({"maxFailedIndexes": 6, "backoffLimitPerIndex": 1}),
+                vec!["spec.maxFailedIndexes: Invalid value: 6: must be less than or equal to completions".to_owned()],
+            ),
+            (
+                json!({"completions": 100_001, "backoffLimitPerIndex": 1}),
+                vec!["spec.maxFailedIndexes: Required value: must be specified when completions is above 100000".to_owned()],
+            ),
+            (
+                json!({"completions": 100_001, "parallelism": 10_001, "maxFailedIndexes": 100_001, "backoffLimitPerIndex": 1}),
+                vec![
+                    "spec.maxFailedIndexes: Invalid value: 100001: must be less than or equal to 100000".to_owned(),
+                    format!("spec.parallelism: Invalid value: 10001: must be less than or equal to 10000 {above}"),
+                    format!("spec.maxFailedIndexes: Invalid value: 100001: must be less than or equal to 10000 {above}"),
+                ],
+            ),
+        ];
+        for (changes, wanted) in cases {
+            assert_eq!(indexed_spec(changes.clone()), wanted, "{changes}");
+        }
+    }
+
+    #[test]
+    fn pod_names_of_indexed_jobs_must_be_host_names() {
+        let named = |name: &str, completions: i32| {
+            let mut job = indexed(json!({"spec": {"completions": completions, "manualSelector": true}}));
+            job.metadata.name = Some(name.to_owned());
+            check(job)
+        };
+        let long = "a".repeat(61);
+        assert_eq!(named(&long, 10), NONE);
+        assert_eq!(
+            named(&long, 11),
+            [format!("metadata.name: Invalid value: \"{long}\": will not able to create pod with invalid DNS label: {long}-10")]
+        );
+        assert_eq!(
+            named("de.mo", 10),
+            ["metadata.name: Invalid value: \"de.mo\": will not able to create pod with invalid DNS label: de.mo-9"]
+        );
+        assert_eq!(named("de.mo", 0), NONE);
+    }
+
+    #[test]
+    fn replacement_and_restart_policies() {
+        let failure_policy = json!({"rules": []});
+        let cases = [
+            (
+                json!({"podReplacementPolicy": "x"}),
+                "spec.podReplacementPolicy: Unsupported value: \"x\": supported values: \"Failed\", \"TerminatingOrFailed\"",
+            ),
+            (
+                json!({"podFailurePolicy": failure_policy}),
+                "spec.podReplacementPolicy: Unsupported value: \"TerminatingOrFailed\": supported values: \"Failed\"",
+            ),
+            (
+                json!({"template": {"spec": {"restartPolicy": "Always"}}}),
+                "spec.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"",
+            ),
+            (
+                json!({"podFailurePolicy": failure_policy, "podReplacementPolicy": "Failed", "template": {"spec": {"restartPolicy": "OnFailure"}}}),
+                "spec.template.spec.restartPolicy: Invalid value: \"OnFailure\": only \"Never\" is supported when podFailurePolicy is specified",
+            ),
+        ];
+        for (changes, wanted) in cases {
+            assert_eq!(spec(changes), [wanted]);
+        }
+        assert_eq!(
+            spec(json!({"template": {"spec": {"restartPolicy": "Sometimes"}}})),
+            [
+                "spec.template.spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"OnFailure\", \"Never\"",
+                "spec.template.spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"OnFailure\", \"Never\"",
+            ]
+        );
+    }
+
+    #[test]
+    fn selectors_are_required_and_match() {
+        let labels = "{\"a\":\"b\"}";
+        let manual = |selector: Value| {
+            let mut job = job(json!({"spec": {"manualSelector": true, "selector": selector}}));
+            let template = job.spec.as_mut().unwrap();
+            template.template.metadata.as_mut().unwrap().labels = Some([("a".to_owned(), "b".to_owned())].into());
+            check(job)
+        };
+        let mismatch =
+            format!("spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match template `labels`");
+        assert_eq!(manual(json!(null)), ["spec.selector: Required value".to_owned(), mismatch.clone()]);
+        assert_eq!(manual(json!({"matchLabels": {"batch.kubernetes.io/controller-uid": null, "a": "c"}})), [mismatch]);
+        assert_eq!(
+            manual(json!({"matchLabels": null, "matchExpressions": [{"key": "a", "operator": "Is"}]})),
+            ["spec.selector.matchExpressions[0].operator: Invalid value: \"Is\": not a valid selector operator"]
+        );
+        assert_eq!(manual(json!({"matchLabels": null})), NONE);
+    }
+
+    #[test]
+    fn generated_selectors_select_generated_labels() {
+        let labels = |changes: Value| spec(json!({"template": {"metadata": {"labels": changes}}}));
+        assert_eq!(
+            labels(json!({"controller-uid": null})),
+            ["spec.template.metadata.labels[controller-uid]: Required value: must be '1a2b3c'"]
+        );
+        let shown = "{\"batch.kubernetes.io/controller-uid\":\"1a2b3c\",\"batch.kubernetes.io/job-name\":\"myjob\",\"controller-uid\":\"1a2b3c\",\"job-name\":\"other\"}";
+        assert_eq!(
+            labels(json!({"job-name": "other"})),
+            [format!("spec.template.metadata.labels[job-name]: Invalid value: {shown}: must be 'myjob'")]
+        );
+        assert_eq!(
+            labels(json!(null)),
+            [
+                "spec.template.metadata.labels[controller-uid]: Required value: must be '1a2b3c'",
+                "spec.template.metadata.labels[job-name]: Required value: must be 'myjob'",
+                "spec.template.metadata.labels[batch.kubernetes.io/controller-uid]: Required value: must be '1a2b3c'",
+                "spec.template.metadata.labels[batch.kubernetes.io/job-name]: Required value: must be 'myjob'",
+                "spec.template.metadata.labels: Invalid value: null: `selector` does not match template `labels`",
+            ]
+        );
+        assert_eq!(
+            spec(json!({"selector": {"matchLabels": {"app": "x"}}, "template": {"metadata": {"labels": {"app": "x"}}}})),
+            ["spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"x\",\"batch.kubernetes.io/controller-uid\":\"1a2b3c\"}}: `selector` not auto-generated"]
+        );
+        let mut job = job(json!({}));
+        job.metadata.uid = None;
+        assert_eq!(check(job)[0], "metadata.uid: Required value");
+    }
+
+    #[test]
+    fn long_names_fail_as_label_values() {
+        let name = "a".repeat(64);
+        let labels = json!({"job-name": name, "batch.kubernetes.io/job-name": name});
+        let errors = check(job(json!({"metadata": {"name": name}, "spec": {"template": {"metadata": {"labels": labels}}}})));
+        let wanted = format!("spec.template.labels: Invalid value: \"{name}\": must be no more than 63 bytes");
+        assert_eq!(errors, [wanted.clone(), wanted]);
+    }
+}

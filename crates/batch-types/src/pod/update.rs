@@ -194,11 +194,12 @@ fn validate_node_affinity(
         required.map(|required| required.node_selector_terms.clone())
     };
     let Some(old_terms) = terms(old) else { return };
-    let new_terms = terms(new).unwrap_or_default();
+    let given_terms = terms(new);
+    let new_terms = given_terms.as_deref().unwrap_or_default();
     let at = at.child("requiredDuringSchedulingIgnoredDuringExecution");
     let at = at.child("nodeSelectorTerms");
     if !old_terms.is_empty() && old_terms.len() != new_terms.len() {
-        let shown = serde_json::to_value(&new_terms).unwrap_or_default();
+        let shown = serde_json::to_value(&given_terms).unwrap_or_default();
         let text = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
         return report.invalid(&at, shown, text);
     }
@@ -359,7 +360,7 @@ mod tests {
                 gated(json!({"affinity": node(json!([{"matchExpressions": [one]}]))})),
                 json!({"spec": {"affinity": null}}),
                 vec![format!(
-                    "{at}: Invalid value: []: no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+                    "{at}: Invalid value: null: no additions/deletions to non-empty NodeSelectorTerms list are allowed"
                 )],
             ),
             (

@@ -16,6 +16,10 @@ enum Step {
     StopDeleted,
     Suspend(bool),
     Scale(i32),
+    /// Completions and parallelism of an Indexed Job together (JC-1407).
+    Resize(i32),
+    /// A user changes the labels of a pod, so that the Job has to let it go.
+    Relabel(usize),
     Wait(i64),
     Crash,
 }
@@ -30,6 +34,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::StopDeleted),
         1 => any::<bool>().prop_map(Step::Suspend),
         1 => (0_i32..4).prop_map(Step::Scale),
+        1 => (1_i32..5).prop_map(Step::Resize),
+        1 => any::<usize>().prop_map(Step::Relabel),
         1 => (1_i64..60).prop_map(Step::Wait),
         1 => Just(Step::Crash),
     ];
@@ -92,12 +98,22 @@ fn apply(step: &Step, world: &mut World, controller: &mut Controller) {
         Step::Scale(parallelism) if !world.is_finished() => {
             world.edit_spec(|spec| spec["parallelism"] = json!(parallelism));
         }
+        Step::Resize(size) if !world.is_finished() => world.edit_spec(|spec| {
+            if spec["completionMode"] == "Indexed" {
+                spec["completions"] = json!(size);
+                spec["parallelism"] = json!(size);
+            }
+        }),
+        Step::Relabel(number) => {
+            let names = world.names(|_| true);
+            pick(names, *number).into_iter().for_each(|name| world.edit_pod(&name, |pod| pod["metadata"]["labels"] = json!({})));
+        }
         Step::Wait(secs) => world.advance(*secs),
         Step::Crash => {
             *controller = Controller::start(world);
             controller.watch(world, 0);
         }
-        Step::Suspend(_) | Step::Scale(_) => {}
+        Step::Suspend(_) | Step::Scale(_) | Step::Resize(_) => {}
     }
 }
 
@@ -126,7 +142,7 @@ fn conclude(world: &mut World, controller: &mut Controller) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 20000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// INV-1…13, 17…19, 22, 23, 27, 30: the world judges every write; in the end the Job is over.
     #[test]

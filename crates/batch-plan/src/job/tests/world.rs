@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use batch_types::constants::{annotation, condition};
 use batch_types::index_ranges::IndexSet;
-use batch_types::job::{has_condition, is_finished, validate_status_update};
+use batch_types::job::{has_condition, is_finished, is_indexed, validate_status_update};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use serde_json::{Value, json};
@@ -304,7 +304,7 @@ impl World {
     /// INV-2, 3, 5, 7, 8, 19.
     fn judge(&mut self, old: &Job) {
         let (before, after) = (old.status.as_ref().unwrap(), self.job.status.clone().unwrap());
-        let indexed = after.completed_indexes.is_some() || before.completed_indexes.is_some();
+        let indexed = self.job.spec.as_ref().is_some_and(is_indexed);
         assert!(count(before.failed) <= count(after.failed), "INV-3: failed went down");
         assert!(indexed || count(before.succeeded) <= count(after.succeeded), "INV-3: succeeded went down");
         for kind in ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"] {
@@ -330,9 +330,9 @@ impl World {
         // INV-1: every pod on record is counted once: what was ever listed is listed still or part of the counter.
         let counted = self.recorded[1].len() - lists[1].len();
         assert_eq!(counted, count(after.failed), "INV-1: failed pods");
-        if after.completed_indexes.is_none() {
+        if !indexed {
             let counted = self.recorded[0].len() - lists[0].len();
-            assert!(counted == count(after.succeeded) || indexed, "INV-1: succeeded pods");
+            assert_eq!(counted, count(after.succeeded), "INV-1: succeeded pods");
         }
         if is_finished(&self.job) {
             let live = self.names(|pod| !is_terminal(pod) && is_owned(pod));
@@ -382,7 +382,11 @@ impl World {
         let spec = self.job.spec.as_ref().unwrap();
         let surplus = before["metadata"]["annotations"].get(SURPLUS_ANNOTATION).is_some();
         let handed_over = metadata["ownerReferences"].as_array().is_none_or(Vec::is_empty);
-        if self.job.metadata.deletion_timestamp.is_some() || surplus || handed_over || spec.pod_failure_policy.is_some() {
+        // A Job that has succeeded lets go of pods that were alive when last seen, as recorded in
+        // `success-policy/late-success-not-needed`.
+        let succeeded = has_condition(&self.job, condition::SUCCESS_CRITERIA_MET);
+        let ignored = spec.pod_failure_policy.is_some();
+        if self.job.metadata.deletion_timestamp.is_some() || surplus || handed_over || succeeded || ignored {
             return;
         }
         let uid = before["metadata"]["uid"].as_str().unwrap();
@@ -577,11 +581,12 @@ impl Controller {
     pub(super) fn settle(&mut self, world: &mut World) {
         for _ in 0..400 {
             self.watch(world, 0);
-            let before = world.log.len();
+            let (before, calls) = (world.log.len(), world.calls);
             let fine = self.sync(world);
             if world.log.len() != before {
                 continue;
             }
+            assert!(!fine || world.calls == calls, "INV-29: calls that change nothing");
             match self.wake_at {
                 _ if !fine => world.advance(1),
                 Some(at) if at > world.now && at.duration_since(world.now).as_secs() < 3600 => world.now = at,

@@ -1,0 +1,1 @@
+//! Controllers: the shells that carry out the plans of `batch-plan` through the Kubernetes API.
