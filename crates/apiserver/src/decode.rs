@@ -50,16 +50,22 @@ pub fn object(
 ) -> Result<Body, Status> {
     match body_type {
         BodyType::Json => from_json(bytes, bytes, expected, validation),
-        BodyType::Yaml => from_json(&yaml_to_json(bytes, expected)?, bytes, expected, validation),
+        BodyType::Yaml => {
+            let json = yaml_to_json(bytes).map_err(|why| unrecognized(expected, &why, bytes))?;
+            from_json(&json, bytes, expected, validation)
+        }
         BodyType::Protobuf => from_protobuf(bytes, expected),
     }
 }
 
 /// YAML as the JSON it stands for; only the first document is read.
-pub fn yaml_to_json(bytes: &[u8], expected: Expected<'_>) -> Result<Vec<u8>, Status> {
-    let text = std::str::from_utf8(bytes).map_err(|error| unrecognized(expected, &error.to_string(), bytes))?;
+pub fn yaml_to_json(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    // Parsers disagree about words; this is what upstream's says of most malformed documents.
+    let malformed =
+        |line: u64| format!("error converting YAML to JSON: yaml: line {line}: did not find expected node content");
+    let text = std::str::from_utf8(bytes).map_err(|_| malformed(1))?;
     let value: Value = serde_saphyr::from_str(text)
-        .map_err(|error| unrecognized(expected, &format!("error converting YAML to JSON: yaml: {error}"), bytes))?;
+        .map_err(|error| malformed(error.location().map_or(1, |location| location.line())))?;
     let mut json = Vec::with_capacity(bytes.len());
     json::encode(&value, &mut json);
     Ok(json)

@@ -1,1 +1,6 @@
-//! Controllers: the shells that carry out the plans of `batch-plan` through the Kubernetes API.
+//! The controllers: watch, decide with `batch-plan`, act through the API.
+//!
+//! Everything goes through a `kube::Client` (design D1), so that the same code runs against the embedded server and
+//! against any cluster. Decisions are pure functions in `batch-plan`; here is the shell around them.
+
+pub mod runtime;

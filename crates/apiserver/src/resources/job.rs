@@ -1,6 +1,7 @@
 //! Jobs: the rules of `batch_types::job` as strategies (AS-148, AS-225).
 
 use batch_types::{
+    constants::label,
     field::Error,
     gates::Gates,
     job::{self, CreateFacts, Defaulted},
@@ -31,6 +32,14 @@ impl Strategy for Job {
             job::default(object, gates);
         }
         !had_labels
+    }
+
+    fn is_completed_by_first_write(&self, old: &Value) -> bool {
+        // Exactly the generated labels, on Job and template alike: neither had labels of its own (JA-D4).
+        const GENERATED: usize = 4;
+        let labels = &old["metadata"]["labels"];
+        labels.as_object().is_some_and(|labels| labels.len() == GENERATED && labels.contains_key(label::CONTROLLER_UID))
+            && *labels == old["spec"]["template"]["metadata"]["labels"]
     }
 
     fn prepare_for_create(&self, object: &mut Value, cx: &Context<'_>) {
@@ -77,6 +86,10 @@ impl Strategy for Status {
 
     fn default_on_read(&self, object: &mut Value, gates: &Gates) -> bool {
         Job.default_on_read(object, gates)
+    }
+
+    fn is_completed_by_first_write(&self, old: &Value) -> bool {
+        Job.is_completed_by_first_write(old)
     }
 
     fn prepare_for_update(&self, new: &mut Value, old: &Value, _cx: &Context<'_>) {

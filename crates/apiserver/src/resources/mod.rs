@@ -39,6 +39,12 @@ pub trait Strategy: Send + Sync {
         false
     }
 
+    /// Upstream stored this new object without what its reads default, so that the first write after its creation
+    /// changes the stored bytes, whatever it says.
+    fn is_completed_by_first_write(&self, _old: &Value) -> bool {
+        false
+    }
+
     /// Sets what clients may not choose: status, generation, generated labels.
     fn prepare_for_create(&self, _object: &mut Value, _cx: &Context<'_>) {}
 

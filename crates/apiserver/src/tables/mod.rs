@@ -61,17 +61,8 @@ pub fn row(resource: &Resource, object: &Value, now: Timestamp) -> Value {
     if conditions.is_empty() { json!({ "cells": cells }) } else { json!({ "cells": cells, "conditions": conditions }) }
 }
 
-/// An empty list has `rows: []`, but `rows: null` for kinds nobody wrote a printer for (AS-160).
-pub fn empty_rows(resource: &Resource) -> Value {
-    if known_printer(resource).is_some() { json!([]) } else { Value::Null }
-}
-
 fn printer(resource: &Resource) -> &'static Printer {
-    known_printer(resource).unwrap_or(&simple::DEFAULT)
-}
-
-fn known_printer(resource: &Resource) -> Option<&'static Printer> {
-    Some(match (resource.group, resource.plural) {
+    match (resource.group, resource.plural) {
         ("batch", "jobs") => &job::PRINTER,
         ("batch", "cronjobs") => &cronjob::PRINTER,
         ("", "pods") => &pod::PRINTER,
@@ -83,8 +74,8 @@ fn known_printer(resource: &Resource) -> Option<&'static Printer> {
         ("", "serviceaccounts") => &simple::SERVICE_ACCOUNTS,
         ("coordination.k8s.io", "leases") => &simple::LEASES,
         ("scheduling.k8s.io", "priorityclasses") => &simple::PRIORITY_CLASSES,
-        _ => return None,
-    })
+        _ => &simple::DEFAULT,
+    }
 }
 
 impl Column {

@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::{
     create::{self, New, scope},
-    expected,
     patch::refusal,
     schema, strategy,
     update::{self, Owners, Write, check_name},
@@ -32,7 +31,7 @@ pub(super) async fn apply(
     options: &WriteOptions,
     writer: Writer,
 ) -> Result<Answer, Status> {
-    let config = parse(bytes, options.field_validation, call, target)?;
+    let config = parse(bytes, options.field_validation, call)?;
     for _ in 0..ATTEMPTS_MAX {
         let exists = server.state.store.get(&target.key()).is_some();
         let outcome = if exists || target.subresource.is_some() {
@@ -50,14 +49,16 @@ pub(super) async fn apply(
 }
 
 /// The applied configuration: the first YAML document, JSON being YAML.
-fn parse(bytes: &[u8], validation: FieldValidation, call: &mut Call, target: &Target) -> Result<Value, Status> {
+fn parse(bytes: &[u8], validation: FieldValidation, call: &mut Call) -> Result<Value, Status> {
     let invalid = |why: String| Status::bad_request(format!("error decoding YAML: {why}"));
-    let json = if bytes.first() == Some(&b'{') {
-        bytes.to_vec()
-    } else {
-        decode::yaml_to_json(bytes, expected(target.resource)).map_err(|status| invalid(status.message))?
+    let (config, duplicates) = match json::parse_noting_duplicates(bytes) {
+        Ok(parsed) => parsed,
+        // Not JSON, so YAML.
+        Err(_) => {
+            let json = decode::yaml_to_json(bytes).map_err(invalid)?;
+            json::parse_noting_duplicates(&json).map_err(|error| invalid(error.to_string()))?
+        }
     };
-    let (config, duplicates) = json::parse_noting_duplicates(&json).map_err(|error| invalid(error.to_string()))?;
     let duplicates: Vec<String> = duplicates.iter().map(ToString::to_string).collect();
     match validation {
         FieldValidation::Strict if !duplicates.is_empty() => {

@@ -180,7 +180,7 @@ fn prepare(
     write.strategy.prepare_for_update(&mut new, old, &cx);
     let new = canonical(resource, new)?;
     if is_same(&as_read(resource, write.strategy, new.clone(), &cx)?, old) {
-        return Ok(old.clone());
+        return Ok(new);
     }
     admission::on_update(server, write.target, &new, old)?;
     let mut errors = Vec::new();
@@ -214,7 +214,8 @@ async fn store_changed(
         }
         return Ok(Document::Value(new));
     }
-    if is_same(&new, old) {
+    let is_first_write = stored.revision == stored.create_revision;
+    if is_same(&new, old) && !(is_first_write && write.strategy.is_completed_by_first_write(old)) {
         return Ok(Document::Stored(stored.clone()));
     }
     if write.dry_run {

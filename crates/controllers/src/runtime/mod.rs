@@ -1,0 +1,35 @@
+//! What the controllers share: watching, queueing, recording, measuring, electing and supervising.
+//!
+//! Nothing here knows a kind of object beyond what its own job needs (Events, Leases), and nothing here decides
+//! anything about Jobs or pods.
+
+pub mod backoff;
+pub mod cache;
+pub mod context;
+pub mod correlator;
+pub mod endpoint;
+pub mod environment;
+pub mod leader;
+pub mod limiter;
+pub mod metrics;
+pub mod queue;
+mod queue_metrics;
+pub mod recorder;
+pub mod reflector;
+pub mod requests;
+pub mod resource;
+pub mod supervise;
+mod watch_stream;
+
+pub use self::{
+    backoff::Backoff,
+    cache::{Cache, Delta},
+    context::ControllerContext,
+    environment::Environment,
+    metrics::Metrics,
+    queue::{RetryPolicy, Work, WorkQueue},
+    recorder::{EventType, ObjectRef, Recorder},
+    reflector::{Change, Mirrored, Progress, Reflector, Source, all_synced},
+    resource::Resource,
+    supervise::{Shutdown, Supervisor, TaskError},
+};

@@ -1,0 +1,408 @@
+//! A mirror of one resource: list, then watch from there, for as long as the process lives.
+//!
+//! Each object is decoded straight into the caller's projection `T` of it (design D4); the reflector itself remembers
+//! only uid and resourceVersion of each, which is what it needs to tell what changed while it was not watching (P-7).
+//! It holds no queue: the handler runs in the reflector's task, and a watch is read as fast as its events are handled.
+//! What a cache of `T` looks like is up to each controller; [`super::cache`] has one for the simple cases.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    marker::PhantomData,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use kube::{Client, Error};
+use prometheus_client::metrics::{counter::Counter, family::Family};
+use serde::de::DeserializeOwned;
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    backoff::Backoff,
+    context::ControllerContext,
+    environment::Environment,
+    requests,
+    resource::{Resource, push_parameter},
+    supervise::Shutdown,
+    watch_stream::{Frame, WatchStream, decode_page},
+};
+
+/// Objects of one page of a list, as in client-go.
+const PAGE_LIMIT: u32 = 500;
+/// A watch is asked to end after between one and two times this, so that clients spread over servers (AS-103).
+const WATCH_SECONDS: u64 = 300;
+/// A connection that died silently is noticed this long after the watch should have ended.
+const WATCH_OVERTIME: Duration = Duration::from_secs(30);
+/// A watch that ends sooner, with nothing to say, counts as failed (AS-105).
+const WATCH_MIN: Duration = Duration::from_secs(1);
+
+/// What a reflector needs to know of the objects it mirrors.
+pub trait Mirrored: DeserializeOwned + Send + 'static {
+    fn uid(&self) -> &str;
+    fn resource_version(&self) -> &str;
+}
+
+/// News about the mirrored resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change<T> {
+    /// An object appeared or changed.
+    Applied(T),
+    /// An object was deleted, or stopped matching the selectors: its last state.
+    Deleted(T),
+    /// The object with this uid disappeared while nobody watched. Its last state is whatever was last applied.
+    Vanished { uid: Box<str> },
+    /// The mirror is complete: everything that existed at some moment since the start has been applied. Comes after the
+    /// first list, and again after each later one.
+    Synced,
+}
+
+/// Which objects to mirror.
+#[derive(Debug, Clone)]
+pub struct Source {
+    pub resource: Resource,
+    /// All namespaces if `None`.
+    pub namespace: Option<String>,
+    pub label_selector: String,
+    pub field_selector: String,
+    /// Ask for `PartialObjectMetadata`.
+    pub metadata_only: bool,
+}
+
+impl Source {
+    /// All objects of a resource, in all namespaces.
+    pub fn all(resource: Resource) -> Self {
+        Self {
+            resource,
+            namespace: None,
+            label_selector: String::new(),
+            field_selector: String::new(),
+            metadata_only: false,
+        }
+    }
+
+    fn address(&self, parameters: &[(&str, &str)]) -> String {
+        let selectors = [("labelSelector", &*self.label_selector), ("fieldSelector", &*self.field_selector)];
+        let mut query = String::new();
+        for (name, value) in selectors.iter().chain(parameters).filter(|(_, value)| !value.is_empty()) {
+            push_parameter(&mut query, name, value);
+        }
+        format!("{}?{query}", self.resource.collection(self.namespace.as_deref()))
+    }
+}
+
+/// How far a reflector has come. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Progress {
+    synced: watch::Receiver<bool>,
+    version: Arc<AtomicU64>,
+}
+
+impl Progress {
+    /// Ready when the first list has been handled completely. Never, if the reflector ends before.
+    pub async fn synced(&self) {
+        if self.synced.clone().wait_for(|synced| *synced).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    pub fn is_synced(&self) -> bool {
+        *self.synced.borrow()
+    }
+
+    /// Everything up to this resourceVersion has been handled; 0 before the first list (JC-412).
+    pub fn resource_version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+}
+
+/// Ready when all mirrors are complete, or at shutdown; says whether they are.
+pub async fn all_synced(mirrors: &[&Progress], shutdown: &Shutdown) -> bool {
+    for mirror in mirrors {
+        tokio::select! {
+            () = mirror.synced() => {}
+            () = shutdown.cancelled() => return false,
+        }
+    }
+    true
+}
+
+/// Mirrors one resource. See the module's text.
+pub struct Reflector<T> {
+    client: Client,
+    source: Source,
+    environment: Environment,
+    metrics: ReflectorMetrics,
+    backoff: Backoff,
+    synced: watch::Sender<bool>,
+    progress: Progress,
+    /// Uid and resourceVersion of every object that the handler believes to exist.
+    known: HashMap<Box<str>, u64>,
+    /// Where the next watch starts; `None` asks for a list.
+    version: Option<String>,
+    mirrored: PhantomData<fn() -> T>,
+}
+
+impl<T: Mirrored> Reflector<T> {
+    pub fn new(context: &ControllerContext, source: Source) -> Self {
+        let synced = watch::Sender::new(false);
+        let progress = Progress { synced: synced.subscribe(), version: Arc::default() };
+        Self {
+            client: context.client.clone(),
+            metrics: ReflectorMetrics::new(context, &source.resource),
+            source,
+            environment: context.environment.clone(),
+            backoff: Backoff::default(),
+            synced,
+            progress,
+            known: HashMap::new(),
+            version: None,
+            mirrored: PhantomData,
+        }
+    }
+
+    /// How long to wait after failures.
+    pub fn with_backoff(mut self, backoff: Backoff) -> Self {
+        self.backoff = backoff;
+        self
+    }
+
+    pub fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+
+    /// Runs until shutdown. `handle` must be quick: note the change, queue a key.
+    pub async fn run(mut self, shutdown: Shutdown, mut handle: impl FnMut(Change<T>) + Send) {
+        let cancelled = shutdown.cancelled_owned();
+        tokio::pin!(cancelled);
+        loop {
+            let round = async {
+                match self.version.clone() {
+                    None => self.list(&mut handle).await,
+                    Some(version) => self.watch(&version, &mut handle).await,
+                }
+            };
+            let outcome = tokio::select! {
+                outcome = round => outcome,
+                () = &mut cancelled => return,
+            };
+            let Err(error) = outcome else { continue };
+            let delay = self.recover(&error);
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                () = &mut cancelled => return,
+            }
+        }
+    }
+
+    /// What a failed round means for the next one, and when that comes.
+    fn recover(&mut self, error: &Failure) -> Duration {
+        if let Failure::Request(request) = error
+            && requests::is_expired(request)
+        {
+            // The history that we missed is gone; a list tells what is true now.
+            tracing::debug!(resource = %self.source.resource, "watch expired, listing again");
+            self.version = None;
+        }
+        let delay = self.backoff.next(&self.environment);
+        tracing::warn!(resource = %self.source.resource, error = %Chain(error), ?delay, "mirror a resource");
+        delay
+    }
+
+    /// Reads the whole collection and tells the handler what is new.
+    async fn list(&mut self, handle: &mut impl FnMut(Change<T>)) -> Result<(), Failure> {
+        self.metrics.lists.inc();
+        // The first list can be handled page by page. Later ones are held back until it is known what has vanished:
+        // otherwise an object would be applied before its namesake of another uid is gone (P-13).
+        let relisting = *self.synced.borrow();
+        let mut held = Vec::new();
+        let mut listed = HashSet::new();
+        let mut token = String::new();
+        let version = loop {
+            let page = self.page(&token).await?;
+            for object in page.objects {
+                listed.insert(Box::from(object.uid()));
+                if relisting {
+                    held.push(object);
+                } else {
+                    self.apply(object, handle);
+                }
+            }
+            if page.token.is_empty() {
+                break page.version;
+            }
+            token = page.token;
+        };
+        let vanished: Vec<Box<str>> = self.known.keys().filter(|uid| !listed.contains(*uid)).cloned().collect();
+        for uid in vanished {
+            self.known.remove(&uid);
+            handle(Change::Vanished { uid });
+        }
+        for object in held {
+            self.apply(object, handle);
+        }
+        handle(Change::Synced);
+        self.advance(version);
+        self.synced.send_replace(true);
+        self.backoff.reset();
+        Ok(())
+    }
+
+    async fn page(&self, token: &str) -> Result<super::watch_stream::Page<T>, Failure> {
+        let accept = if self.source.metadata_only { requests::METADATA_LIST_ONLY } else { "application/json" };
+        let address = self.source.address(&[("limit", &PAGE_LIMIT.to_string()), ("continue", token)]);
+        let response = requests::open(&self.client, &address, accept).await?;
+        let page = decode_page(&requests::collect(response).await?)?;
+        self.skipped(page.skipped);
+        Ok(page)
+    }
+
+    /// Follows the changes after `version` until the server ends the watch.
+    async fn watch(&mut self, version: &str, handle: &mut impl FnMut(Change<T>)) -> Result<(), Failure> {
+        let started = Instant::now();
+        let seconds = WATCH_SECONDS + self.environment.random() % WATCH_SECONDS;
+        let accept = if self.source.metadata_only { requests::METADATA_ONLY } else { "application/json" };
+        let timeout = seconds.to_string();
+        let parameters = [
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("resourceVersion", version),
+            ("timeoutSeconds", &timeout),
+        ];
+        let response = requests::open(&self.client, &self.source.address(&parameters), accept).await?;
+        let mut stream = WatchStream::new(response.into_body());
+        let deadline = started + Duration::from_secs(seconds) + WATCH_OVERTIME;
+        let mut heard = false;
+        loop {
+            let Ok(next) = tokio::time::timeout_at(deadline, stream.next()).await else { return Err(Failure::Silent) };
+            let Some(frame) = next? else { break };
+            heard = true;
+            self.follow(frame, handle)?;
+        }
+        if !heard && started.elapsed() < WATCH_MIN {
+            return Err(Failure::TooShort);
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, frame: Frame<T>, handle: &mut impl FnMut(Change<T>)) -> Result<(), Failure> {
+        match frame {
+            Frame::Applied(object) => {
+                let version = object.resource_version().to_owned();
+                self.apply(object, handle);
+                self.advance(version);
+            }
+            Frame::Deleted(object) => {
+                let version = object.resource_version().to_owned();
+                if self.known.remove(object.uid()).is_some() {
+                    handle(Change::Deleted(object));
+                }
+                self.advance(version);
+            }
+            Frame::Bookmark(version) => self.advance(version),
+            Frame::Error(status) => return Err(Failure::Request(Error::Api(status))),
+            Frame::Undecodable(error) => {
+                tracing::warn!(resource = %self.source.resource, %error, "a watch event cannot be decoded, skipped");
+                self.skipped(1);
+            }
+        }
+        // Something useful came through, so the next failure is a first one.
+        self.backoff.reset();
+        Ok(())
+    }
+
+    /// Hands an object on unless this or a newer state of it was handed on before (P-8).
+    fn apply(&mut self, object: T, handle: &mut impl FnMut(Change<T>)) {
+        // Versions that are no numbers cannot be compared; they count as news.
+        let version = object.resource_version().parse().unwrap_or(0);
+        match self.known.get_mut(object.uid()) {
+            Some(known) if version != 0 && version <= *known => return,
+            Some(known) => *known = version,
+            None => {
+                self.known.insert(object.uid().into(), version);
+            }
+        }
+        handle(Change::Applied(object));
+    }
+
+    fn advance(&mut self, version: String) {
+        if version.is_empty() {
+            return;
+        }
+        if let Ok(number) = version.parse::<u64>() {
+            self.progress.version.fetch_max(number, Ordering::AcqRel);
+        }
+        self.version = Some(version);
+    }
+
+    fn skipped(&self, objects: u64) {
+        if objects > 0 {
+            self.metrics.undecodable.inc_by(objects);
+        }
+    }
+}
+
+/// Why a round of a reflector failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    #[error("ask the server")]
+    Request(#[from] Error),
+    #[error("read a watch")]
+    Read(#[source] Error),
+    #[error("a watch event is longer than {0} bytes")]
+    TooLong(usize),
+    #[error("decode a list")]
+    List(#[from] serde_json::Error),
+    #[error("the watch ended at once without an event")]
+    TooShort,
+    #[error("the watch did not end when it should have")]
+    Silent,
+}
+
+/// An error with its causes, on one line.
+struct Chain<'a>(&'a dyn std::error::Error);
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct ReflectorMetrics {
+    lists: Counter,
+    undecodable: Counter,
+}
+
+impl ReflectorMetrics {
+    fn new(context: &ControllerContext, resource: &Resource) -> Self {
+        type Counters = Family<[(&'static str, String); 1], Counter>;
+        let labels = [("resource", resource.to_string())];
+        let lists: Counters = context.metrics.register(
+            "tally_reflector_lists",
+            "How often the whole of a resource was listed: at the start, and after a watch expired.",
+            Family::default(),
+        );
+        let undecodable: Counters = context.metrics.register(
+            "tally_reflector_undecodable_objects",
+            "Objects that were skipped because they could not be decoded.",
+            Family::default(),
+        );
+        Self { lists: lists.get_or_create_owned(&labels), undecodable: undecodable.get_or_create_owned(&labels) }
+    }
+}
+
+impl<T> fmt::Debug for Reflector<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reflector").field("source", &self.source).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,201 @@
+//! Single requests to the API, decoded into whatever the caller needs of the answer.
+//!
+//! `kube::Api<K>` decodes whole objects and instantiates its code for every kind; controllers need a few fields of the
+//! answer or none (design D4). The types of answers are the caller's; [`Ignored`] drops the answer unread.
+
+use http::{Method, Request, Response, header};
+use http_body_util::{BodyExt, Limited};
+use kube::{
+    Client, Error,
+    client::Body,
+    core::{Status, response::StatusDetails},
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::resource::Resource;
+
+/// An answer that is not looked at.
+pub type Ignored = serde::de::IgnoredAny;
+
+/// The most that is read of one answer. Lists are paged, so that no honest answer comes near it.
+const ANSWER_BYTES_MAX: usize = 512 << 20;
+
+/// `Accept` for answers and watches that carry `metadata` only.
+pub const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+/// `Accept` for lists that carry `metadata` only.
+pub const METADATA_LIST_ONLY: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+
+/// How a patch body is to be understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchType {
+    Merge,
+    Strategic,
+}
+
+/// What a DELETE asks for.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeleteOptions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace_period_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Preconditions::is_empty")]
+    pub preconditions: Preconditions,
+    /// `Background`, `Foreground` or `Orphan`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub propagation_policy: Option<&'static str>,
+}
+
+/// What must be true of an object for it to be deleted.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Preconditions {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_version: Option<String>,
+}
+
+impl Preconditions {
+    pub fn uid(uid: &str) -> Self {
+        Self { uid: Some(uid.to_owned()), resource_version: None }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.uid.is_none() && self.resource_version.is_none()
+    }
+}
+
+/// GET of one object, or of any other address.
+pub async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, Error> {
+    get_as(client, path, "application/json").await
+}
+
+/// GET in a form of the object that `accept` asks for.
+pub async fn get_as<T: DeserializeOwned>(client: &Client, path: &str, accept: &str) -> Result<T, Error> {
+    decode(open(client, path, accept).await?).await
+}
+
+/// POST to a collection.
+pub async fn create<T: DeserializeOwned>(client: &Client, path: &str, object: &impl Serialize) -> Result<T, Error> {
+    write(client, Method::POST, path, "application/json", object).await
+}
+
+/// PUT of an object or a part of it.
+pub async fn replace<T: DeserializeOwned>(client: &Client, path: &str, object: &impl Serialize) -> Result<T, Error> {
+    write(client, Method::PUT, path, "application/json", object).await
+}
+
+/// PATCH of an object or a part of it.
+pub async fn patch<T: DeserializeOwned>(
+    client: &Client,
+    path: &str,
+    kind: PatchType,
+    patch: &impl Serialize,
+) -> Result<T, Error> {
+    let content_type = match kind {
+        PatchType::Merge => "application/merge-patch+json",
+        PatchType::Strategic => "application/strategic-merge-patch+json",
+    };
+    write(client, Method::PATCH, path, content_type, patch).await
+}
+
+/// DELETE of an object. Whether it is gone afterwards or only marked is the server's affair.
+pub async fn delete(client: &Client, path: &str, options: &DeleteOptions) -> Result<(), Error> {
+    write::<Ignored>(client, Method::DELETE, path, "application/json", options).await.map(|_| ())
+}
+
+/// DELETE of every object of a collection.
+pub async fn delete_collection(client: &Client, resource: &Resource, namespace: &str) -> Result<(), Error> {
+    let options = DeleteOptions { propagation_policy: Some("Background"), ..DeleteOptions::default() };
+    delete(client, &resource.collection(Some(namespace)), &options).await
+}
+
+/// Whether the server answered with this code.
+pub fn is_code(error: &Error, code: u16) -> bool {
+    matches!(error, Error::Api(status) if status.code == code)
+}
+
+pub fn is_not_found(error: &Error) -> bool {
+    is_code(error, 404)
+}
+
+/// The object is not what the writer saw, or a precondition does not hold.
+pub fn is_conflict(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.code == 409 && status.reason != "AlreadyExists")
+}
+
+pub fn is_already_exists(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.reason == "AlreadyExists")
+}
+
+/// A list or watch must start over (AS-104).
+pub fn is_expired(error: &Error) -> bool {
+    is_code(error, 410)
+}
+
+/// A create was refused because its namespace is going away (AS-85).
+pub fn is_namespace_terminating(error: &Error) -> bool {
+    let Error::Api(status) = error else { return false };
+    let causes = |details: &StatusDetails| details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating");
+    status.code == 403 && status.details.as_ref().is_some_and(causes)
+}
+
+async fn write<T: DeserializeOwned>(
+    client: &Client,
+    method: Method,
+    path: &str,
+    content_type: &str,
+    body: &impl Serialize,
+) -> Result<T, Error> {
+    let body = serde_json::to_vec(body).map_err(Error::SerdeError)?;
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::ACCEPT, "application/json")
+        .header(header::CONTENT_TYPE, content_type)
+        .body(Body::from(body))
+        .map_err(Error::HttpError)?;
+    decode(send(client, request).await?).await
+}
+
+/// Starts a GET; the answer's body is left to the caller.
+pub(super) async fn open(client: &Client, path: &str, accept: &str) -> Result<Response<Body>, Error> {
+    let request = Request::get(path)
+        .header(header::ACCEPT, accept)
+        // A watch compressed event by event would be held back by the decoder, and in process it is pure loss.
+        .header(header::ACCEPT_ENCODING, "identity")
+        .body(Body::empty())
+        .map_err(Error::HttpError)?;
+    send(client, request).await
+}
+
+/// Sends a request; anything but success is an error.
+async fn send(client: &Client, request: Request<Body>) -> Result<Response<Body>, Error> {
+    let response = client.send(request).await?;
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let code = response.status().as_u16();
+    let bytes = collect(response).await?;
+    let status = match serde_json::from_slice::<Status>(&bytes) {
+        Ok(status) if status.code != 0 => status,
+        // A proxy on the way answers in its own words.
+        _ => Status { code, message: text_of(&bytes), reason: "Unknown".to_owned(), ..Status::default() },
+    };
+    Err(Error::Api(Box::new(status)))
+}
+
+pub(super) async fn decode<T: DeserializeOwned>(response: Response<Body>) -> Result<T, Error> {
+    serde_json::from_slice(&collect(response).await?).map_err(Error::SerdeError)
+}
+
+pub(super) async fn collect(response: Response<Body>) -> Result<bytes::Bytes, Error> {
+    let limited = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
+    Ok(limited.collect().await.map_err(Error::Service)?.to_bytes())
+}
+
+/// The beginning of an answer that is no Status, for a message.
+fn text_of(bytes: &[u8]) -> String {
+    let start = &bytes[..bytes.len().min(512)];
+    String::from_utf8_lossy(start).trim().to_owned()
+}
