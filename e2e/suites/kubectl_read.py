@@ -50,6 +50,7 @@ def get_prints_the_tables_of_kubernetes(kit: Kit):
 
 @case
 def get_prints_other_formats(kit: Kit):
+    kit.needs_kubectl(1, 21, "older ones print managedFields")
     kit.create(config_map("settings", colour="blue"))
     same(filtered(kit.kubectl("get", "configmap/settings", "--output=yaml")), """
         apiVersion: v1
@@ -166,6 +167,7 @@ def describe_shows_events_of_the_object(kit: Kit):
 
 @case
 def describe_works_for_every_kind(kit: Kit):
+    kit.needs_kubectl(1, 21, "older ones know CronJobs of batch/v1beta1 only")
     kit.create(config_map("settings", colour="blue"))
     kit.kubectl("create", "secret", "generic", "password", "--from-literal=word=swordfish")
     kit.kubectl("create", "cronjob", "nightly", "--image=busybox", "--schedule=0 3 * * *")
@@ -189,6 +191,7 @@ def wait_returns_when_the_condition_holds(kit: Kit):
 
 @case
 def wait_for_deletion_returns(kit: Kit):
+    kit.needs_kubectl(1, 24, "older ones fail if the object is gone before they look")
     kit.create(config_map("settings"))
     waiting = kit.watch("wait", "configmap/settings", "--for=delete", "--timeout=60s")
     kit.kubectl("delete", "configmap", "settings")
@@ -202,6 +205,13 @@ def raw_paths_are_served(kit: Kit):
     same(json.loads(kit.kubectl("get", "--raw", "/apis/batch/v1"))["groupVersion"], "batch/v1")
     listed = json.loads(kit.kubectl("get", "--raw", f"/api/v1/namespaces/{kit.namespace}/pods?limit=1"))
     same((listed["kind"], listed["items"]), ("PodList", []))
+
+
+@case
+def explain_describes_fields(kit: Kit):
+    contains(kit.kubectl("explain", "job.spec.parallelism"), "KIND:", "Job", "parallelism", "<integer>")
+    contains(kit.kubectl("explain", "cronjob.spec.jobTemplate.spec.template.spec.containers"), "image", "command")
+    contains(kit.refused("explain", "job.spec.paralelism"), "paralelism")
 
 
 @case

@@ -3,17 +3,17 @@
 import json
 from pathlib import Path
 
-from harness import (NO_CLIENT_VALIDATION, Kit, case, completed_job_status, config_map, contains, filtered, job,
+from harness import (Kit, case, completed_job_status, config_map, contains, filtered, job,
                      manifest, pod, same)
 
 
 def apply(kit: Kit, thing: dict) -> str:
-    return kit.kubectl("apply", *NO_CLIENT_VALIDATION, "--filename=-", stdin=thing)
+    return kit.kubectl("apply", "--filename=-", stdin=thing)
 
 
 @case
 def create_from_a_manifest(kit: Kit):
-    created = kit.kubectl("create", *NO_CLIENT_VALIDATION, "--filename=-", stdin=[job("pi"), config_map("settings")])
+    created = kit.kubectl("create", "--filename=-", stdin=[job("pi"), config_map("settings")])
     same(created, "job.batch/pi created\nconfigmap/settings created\n")
     defaulted = kit.get("job/pi")["spec"]
     same({key: defaulted[key] for key in ("backoffLimit", "completions", "completionMode", "suspend")},
@@ -23,7 +23,7 @@ def create_from_a_manifest(kit: Kit):
 @case
 def every_example_is_accepted(kit: Kit):
     for example in sorted((Path(__file__).parents[2] / "examples").glob("*.yaml")):
-        contains(kit.kubectl("create", *NO_CLIENT_VALIDATION, "--filename", str(example)), " created\n")
+        contains(kit.kubectl("create", "--filename", str(example)), " created\n")
 
 
 @case
@@ -36,6 +36,7 @@ def create_job_by_flags(kit: Kit):
 
 @case
 def create_cronjob_and_a_job_from_it(kit: Kit):
+    kit.needs_kubectl(1, 21, "older ones know CronJobs of batch/v1beta1 only")
     kit.kubectl("create", "cronjob", "nightly", "--image=busybox", "--schedule=0 3 * * *", "--", "date")
     same(kit.kubectl("create", "job", "tonight", "--from=cronjob/nightly"), "job.batch/tonight created\n")
     tonight = kit.get("job/tonight")
@@ -73,7 +74,7 @@ def run_starts_a_pod(kit: Kit):
 def generated_names_are_reported(kit: Kit):
     thing = job("x")
     thing["metadata"] = {"generateName": "pi-"}
-    created = kit.kubectl("create", *NO_CLIENT_VALIDATION, "--filename=-", stdin=thing)
+    created = kit.kubectl("create", "--filename=-", stdin=thing)
     same(len(created), len("job.batch/pi-xxxxx created\n"))
 
 
@@ -105,6 +106,27 @@ def apply_merges_lists_by_their_keys(kit: Kit):
     same(apply(kit, thing), "pod/web configured\n")
     container = kit.get("pod/web")["spec"]["containers"][0]
     same((container["image"], container["command"]), ("busybox:2", ["true"]))
+
+
+@case
+def server_side_apply_keeps_owners_apart(kit: Kit):
+    def apply_server_side(thing: dict, *flags: str):
+        return kit.try_kubectl("apply", "--server-side", *flags, "--filename=-", stdin=thing)
+
+    for _ in range(2):
+        same(apply_server_side(config_map("settings", colour="blue")).out, "configmap/settings serverside-applied\n")
+    settings = kit.get("cm/settings")["metadata"]["resourceVersion"]
+    apply_server_side(config_map("settings", colour="blue"))
+    same(kit.get("cm/settings")["metadata"]["resourceVersion"], settings)
+
+    same(apply_server_side(job("pi", parallelism=1)).out, "job.batch/pi serverside-applied\n")
+    refusal = apply_server_side(job("pi", parallelism=3), "--field-manager=other")
+    same(refusal.code, 1)
+    contains(refusal.err, 'conflict with "kubectl": .spec.parallelism')
+    apply_server_side(job("pi", parallelism=3), "--field-manager=other", "--force-conflicts")
+    pi = json.loads(kit.kubectl("get", "--raw", f"/apis/batch/v1/namespaces/{kit.namespace}/jobs/pi"))
+    same(pi["spec"]["parallelism"], 3)
+    same(sorted({entry["manager"] for entry in pi["metadata"]["managedFields"]}), ["kubectl", "other"])
 
 
 @case
@@ -147,6 +169,23 @@ def label_and_annotate(kit: Kit):
 
 
 @case
+def edit_sends_what_the_editor_changed(kit: Kit):
+    kit.create(job("pi", parallelism=1))
+    kit.cluster.environment["KUBE_EDITOR"] = "sed -i s/parallelism:.1/parallelism:\\ 4/"
+    same(kit.kubectl("edit", "job", "pi"), "job.batch/pi edited\n")
+    same(kit.get("job/pi")["spec"]["parallelism"], 4)
+
+
+@case
+def diff_shows_what_apply_would_change(kit: Kit):
+    apply(kit, config_map("settings", colour="blue"))
+    same(kit.try_kubectl("diff", "--filename=-", stdin=config_map("settings", colour="blue")).out, "")
+    changed = kit.try_kubectl("diff", "--filename=-", stdin=config_map("settings", colour="red"))
+    same(changed.code, 1)
+    contains(changed.out, "-  colour: blue", "+  colour: red")
+
+
+@case
 def suspend_and_resume_a_job(kit: Kit):
     kit.create(job("pi"))
     for suspend, status in ((True, "Suspended"), (False, "Running")):
@@ -158,7 +197,7 @@ def suspend_and_resume_a_job(kit: Kit):
 @case
 def replace_writes_the_whole_object(kit: Kit):
     kit.create(config_map("settings", colour="blue", size="7"))
-    replaced = kit.kubectl("replace", *NO_CLIENT_VALIDATION, "--filename=-", stdin=config_map("settings", colour="red"))
+    replaced = kit.kubectl("replace", "--filename=-", stdin=config_map("settings", colour="red"))
     same(replaced, "configmap/settings replaced\n")
     same(kit.get("cm/settings")["data"], {"colour": "red"})
 
@@ -168,17 +207,18 @@ def replace_of_a_stale_object_is_a_conflict(kit: Kit):
     kit.create(config_map("settings", colour="blue"))
     stale = kit.get("cm/settings")
     kit.kubectl("label", "cm", "settings", "tier=back")
-    refusal = kit.refused("replace", *NO_CLIENT_VALIDATION, "--filename=-", stdin=stale)
+    refusal = kit.refused("replace", "--filename=-", stdin=stale)
     contains(refusal, 'Operation cannot be fulfilled on configmaps "settings": the object has been modified')
 
 
 @case
 def dry_run_stores_nothing(kit: Kit):
-    created = kit.kubectl("create", *NO_CLIENT_VALIDATION, "--dry-run=server", "--filename=-", stdin=job("pi"))
+    kit.needs_kubectl(1, 27, "older ones look for dry run in OpenAPI v2")
+    created = kit.kubectl("create", "--dry-run=server", "--filename=-", stdin=job("pi"))
     same(created, "job.batch/pi created (server dry run)\n")
     kit.refused("get", "job", "pi")
     apply(kit, config_map("settings", colour="blue"))
-    kit.kubectl("apply", *NO_CLIENT_VALIDATION, "--dry-run=server", "--filename=-",
+    kit.kubectl("apply", "--dry-run=server", "--filename=-",
                 stdin=config_map("settings", colour="red"))
     same(kit.get("cm/settings")["data"], {"colour": "blue"})
 
@@ -201,6 +241,6 @@ def large_manifests_are_accepted(kit: Kit):
     kit.create(config_map("large", text="x" * 900_000))
     same(len(kit.get("cm/large")["data"]["text"]), 900_000)
     many = [config_map(f"many-{number}") for number in range(50)]
-    kit.kubectl("create", *NO_CLIENT_VALIDATION, "--filename=-", stdin=manifest(many))
+    kit.kubectl("create", "--filename=-", stdin=manifest(many))
     listed = kit.kubectl("get", "configmaps", "--output=name", "--chunk-size=7").split()
     same(sum(name.startswith("configmap/many-") for name in listed), 50)

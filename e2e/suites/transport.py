@@ -9,15 +9,7 @@ from harness import Kit, case, contains, same
 
 
 def ask(kit: Kit, path: str, **headers: str):
-    """The status and body of a GET with only these headers."""
-    context = ssl.create_default_context(cadata=kit.cluster.authority)
-    request = urllib.request.Request(kit.cluster.server + path, headers=headers)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
-    try:
-        with opener.open(request, timeout=30) as response:
-            return response.status, response.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+    return kit.cluster.request("GET", path, **headers)
 
 
 @case

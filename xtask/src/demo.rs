@@ -5,10 +5,9 @@ use anyhow::{Context as _, Result};
 use crate::project::{self, Profile};
 use crate::setup;
 
-/// Until the server has OpenAPI documents, kubectl must not try to check the manifest itself.
 const SCRIPT: &str = "
 set -ex
-kubectl create --validate=false -f examples/job.yaml
+kubectl create -f examples/job.yaml
 kubectl get jobs --output=wide
 kubectl describe job hello
 ";

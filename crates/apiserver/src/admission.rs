@@ -9,7 +9,7 @@ use crate::{
     route::{self, Target},
     server::ApiServer,
     status::{Cause, Status},
-    storage,
+    storage::{self, Stored},
 };
 
 /// Namespaces that may not be deleted (AS-171).
@@ -62,7 +62,7 @@ fn namespace_takes_content(server: &ApiServer, target: &Target, name: &str) -> R
     let Some(stored) = server.state.store.get(&route::key(namespaces, "", namespace)) else {
         return Err(Status::not_found(namespaces, namespace));
     };
-    if !metadata::is_terminating(&storage::parse(&stored)?) {
+    if !stored.attributes().is_terminating() {
         return Ok(());
     }
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
@@ -99,8 +99,12 @@ fn priority_facts(server: &ApiServer, class: &str) -> Result<Option<PriorityFact
         return stored.map(|stored| facts(&storage::parse(&stored)?)).transpose();
     }
     let mut default: Option<PriorityFacts> = None;
-    for candidate in all(server, classes)?.iter().filter(|class| class["globalDefault"] == true) {
-        let candidate = facts(candidate)?;
+    for stored in list(server, classes)? {
+        // Nearly always there is none, and this is asked for every pod: the bytes tell without parsing.
+        if !contains(&stored.value, b"\"globalDefault\":true") {
+            continue;
+        }
+        let candidate = facts(&storage::parse(&stored)?)?;
         if default.as_ref().is_none_or(|chosen| candidate.value < chosen.value) {
             default = Some(candidate);
         }
@@ -131,14 +135,22 @@ fn only_default(server: &ApiServer, target: &Target, name: &str) -> Result<(), S
     }
 }
 
+fn contains(bytes: &[u8], pattern: &[u8]) -> bool {
+    bytes.windows(pattern.len()).any(|window| window == pattern)
+}
+
 fn all(server: &ApiServer, resource: &'static Resource) -> Result<Vec<Value>, Status> {
+    list(server, resource)?.iter().map(storage::parse).collect()
+}
+
+fn list(server: &ApiServer, resource: &'static Resource) -> Result<Vec<Stored>, Status> {
     let prefix = format!("{}/", resource.topic);
     let found = server
         .state
         .store
         .list(&store::ListQuery::new(&prefix))
         .map_err(|error| Status::internal(error.to_string()))?;
-    found.entries.iter().map(storage::parse).collect()
+    Ok(found.entries)
 }
 
 fn resource(group: &str, plural: &str) -> Result<&'static Resource, Status> {

@@ -6,9 +6,11 @@
 
 use std::{borrow::Cow, ops::Range};
 
+use bytes::Bytes;
+
 use crate::resources::{Resource, registry};
 
-/// Spans into one stored object, in the order of [`paths`]: labels first, then the kind's selectable fields.
+/// Spans into one stored object, in the order of [`paths`]: labels, deletionTimestamp, then the kind's selectable fields.
 #[derive(Debug, Clone, Default)]
 pub struct Attributes {
     spans: Box<[Option<Span>]>,
@@ -21,6 +23,9 @@ struct Span {
 }
 
 const LABELS: &[&str] = &["metadata", "labels"];
+const DELETION: &[&str] = &["metadata", "deletionTimestamp"];
+/// How many spans every kind has, before its selectable fields.
+const COMMON: usize = 2;
 
 impl Attributes {
     /// Finds the spans of an object stored under `key`.
@@ -38,9 +43,14 @@ impl Attributes {
         pairs.find(|(name, _)| *name == key.as_bytes()).and_then(|(_, label)| std::str::from_utf8(label).ok())
     }
 
+    /// Whether the object is being deleted.
+    pub fn is_terminating(&self) -> bool {
+        self.spans.get(1).is_some_and(Option::is_some)
+    }
+
     /// The text of the resource's `at`-th selectable field; `None` when it is absent.
     pub fn field<'v>(&self, value: &'v [u8], at: usize) -> Option<Cow<'v, str>> {
-        let span = self.spans.get(at + 1).copied().flatten()?;
+        let span = self.spans.get(COMMON + at).copied().flatten()?;
         let raw = value.get(span.range())?;
         if raw.first() == Some(&b'"') { unquote(raw) } else { std::str::from_utf8(raw).ok().map(Cow::Borrowed) }
     }
@@ -52,9 +62,17 @@ impl Span {
     }
 }
 
+/// The bytes of an object's metadata.
+pub fn metadata_bytes(object: &Bytes) -> Bytes {
+    match skim(object, &[&["metadata"]])[0] {
+        Some(span) => object.slice(span.range()),
+        None => Bytes::from_static(b"{}"),
+    }
+}
+
 fn paths(resource: Option<&'static Resource>) -> Vec<&'static [&'static str]> {
     let selectable = resource.map(|resource| resource.selectable).unwrap_or_default();
-    std::iter::once(LABELS).chain(selectable.iter().map(|field| field.path)).collect()
+    [LABELS, DELETION].into_iter().chain(selectable.iter().map(|field| field.path)).collect()
 }
 
 /// The span of each path's value in a JSON object, without building anything of it.

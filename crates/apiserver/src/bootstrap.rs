@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{
     metadata,
-    resources::registry,
+    resources::{priorityclass::SYSTEM_CLASSES, registry},
     route,
     server::ApiServer,
     status::Status,
@@ -12,19 +12,6 @@ use crate::{
 };
 
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
-const PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
-    (
-        "system-cluster-critical",
-        2_000_000_000,
-        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
-    ),
-    (
-        "system-node-critical",
-        2_000_001_000,
-        "Used for system critical pods that must not be moved from their current node.",
-    ),
-];
-
 pub(crate) async fn run(server: &ApiServer) -> Result<(), Status> {
     for name in NAMESPACES {
         let object = json!({
@@ -36,7 +23,7 @@ pub(crate) async fn run(server: &ApiServer) -> Result<(), Status> {
         });
         ensure(server, "", "namespaces", name, object).await?;
     }
-    for (name, value, description) in PRIORITY_CLASSES {
+    for (name, value, description) in SYSTEM_CLASSES {
         let object = json!({
             "kind": "PriorityClass",
             "apiVersion": "scheduling.k8s.io/v1",

@@ -77,6 +77,15 @@ fn from_json(
     expected: Expected<'_>,
     validation: FieldValidation,
 ) -> Result<Body, Status> {
+    // The usual case: what was expected, said plainly. Whatever is odd about a body is found out below.
+    if let Some(ty) = registry().kind(&expected.api_version(), expected.kind)
+        && let Ok(Decoded { value, strict }) = json::decode(ty, json)
+        && strict.is_empty()
+        && value["kind"] == expected.kind
+        && value["apiVersion"] == expected.api_version().as_str()
+    {
+        return Ok(Body { value, warnings: Vec::new() });
+    }
     let meta = json::type_meta(json).map_err(|why| unrecognized(expected, &why, original))?;
     let api_version = if meta.api_version.is_empty() { expected.api_version() } else { meta.api_version };
     let kind = if meta.kind.is_empty() { expected.kind.to_owned() } else { meta.kind };

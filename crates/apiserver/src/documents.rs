@@ -1,4 +1,4 @@
-//! What is served beside the resources: discovery, version, health (AS-37…AS-55).
+//! What is served beside the resources: discovery, OpenAPI, version, health (AS-37…AS-55).
 
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
@@ -7,6 +7,7 @@ use crate::{
     body::ResponseBody,
     discovery,
     negotiate::{self, Clause, Encoding, Offer, Representation, View},
+    openapi,
     respond::{self, Manner, raw, value_response},
     route::Discovery,
     server::{ApiServer, Call},
@@ -109,7 +110,7 @@ fn finished(mut response: Response<ResponseBody>, manner: &Manner) -> Response<R
     response
 }
 
-/// Health, version and the index of paths.
+/// Health, version, OpenAPI and the index of paths.
 pub(crate) fn other(server: &ApiServer, call: &Call, path: &str) -> Result<Response<ResponseBody>, Status> {
     let trimmed = if path == "/" { path } else { path.trim_end_matches('/') };
     let (endpoint, check) = match trimmed.strip_prefix('/').and_then(|rest| rest.split_once('/')) {
@@ -118,6 +119,11 @@ pub(crate) fn other(server: &ApiServer, call: &Call, path: &str) -> Result<Respo
     };
     match (endpoint, check) {
         ("healthz" | "livez" | "readyz", check) => Ok(health(server, call, endpoint, check)),
+        ("openapi", Some(document)) => {
+            let environment = &server.state.environment;
+            let manner = Manner::of(&call.headers, &call.query, environment);
+            Ok(openapi::answer(call, document, &manner, environment.now()))
+        }
         ("version", None) => Ok(value_response(200, &discovery::version(), Encoding::Json, true)),
         ("", None) => Ok(value_response(200, &paths(), Encoding::Json, true)),
         _ => Ok(page_not_found()),
@@ -125,7 +131,7 @@ pub(crate) fn other(server: &ApiServer, call: &Call, path: &str) -> Result<Respo
 }
 
 fn paths() -> Value {
-    json!({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/readyz", "/version"]})
+    json!({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]})
 }
 
 /// `ok`, or a line for each check (AS-54).

@@ -17,6 +17,7 @@ mod documents;
 mod environment;
 mod metadata;
 mod negotiate;
+mod openapi;
 mod options;
 mod ownership;
 mod query;

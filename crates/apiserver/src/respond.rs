@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     answer::{Answer, Content, Document, IncludeObject, List, served},
+    attributes,
     body::ResponseBody,
     environment::Environment,
     negotiate::{Encoding, MetaVersion, Representation, View},
@@ -94,7 +95,6 @@ fn write(
     let code = answer.code;
     let value = match answer.content {
         Content::Stream(body) => return Ok(raw(code, "application/json", body)),
-        Content::Text(body) => return Ok(raw(code, "text/plain", body)),
         Content::Plain(value) => value,
         Content::Object { resource, document } => match (view, document) {
             (View::Whole, Document::Stored(stored)) if as_stored(resource, manner) => {
@@ -110,6 +110,9 @@ fn write(
                 return Ok(compressed(raw(code, "application/json", list_body(&list)), manner));
             }
             View::PartialObject(_) => return Err(not_for_lists(list.resource)),
+            View::PartialObjectList(version) if as_stored(list.resource, manner) && !list.items.is_empty() => {
+                return Ok(compressed(raw(code, "application/json", partial_list_body(&list, version)), manner));
+            }
             view => list_view(&list, view, |version| table_form(version, query, environment))?,
         },
     };
@@ -234,6 +237,26 @@ fn list_body(list: &List) -> ResponseBody {
     ResponseBody::pieces(pieces)
 }
 
+/// A list of metadata as pieces of the stored bytes.
+fn partial_list_body(list: &List, version: MetaVersion) -> ResponseBody {
+    let api_version = version.api_version();
+    let head = format!(
+        "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"{api_version}\",\"metadata\":{},\"items\":[",
+        list_metadata(list)
+    );
+    let open =
+        Bytes::from(format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{api_version}\",\"metadata\":"));
+    let mut pieces = VecDeque::with_capacity(list.items.len() * 3 + 2);
+    pieces.push_back(Bytes::from(head));
+    for (at, item) in list.items.iter().enumerate() {
+        pieces.push_back(open.clone());
+        pieces.push_back(attributes::metadata_bytes(&item.value));
+        pieces.push_back(Bytes::from_static(if at + 1 < list.items.len() { b"}," } else { b"}" }));
+    }
+    pieces.push_back(Bytes::from_static(b"]}\n"));
+    ResponseBody::pieces(pieces)
+}
+
 /// A stored object behind its opening brace, `kind` and `apiVersion`: items of lists carry neither (AS-26).
 fn item_bytes(item: &Stored) -> Bytes {
     // Both members are first and their values hold no escapes or commas, so the second comma ends them.
@@ -283,7 +306,7 @@ pub fn raw(code: u16, content_type: &'static str, body: ResponseBody) -> Respons
 }
 
 /// Compresses a large body for a client that reads gzip.
-fn compressed(response: Response<ResponseBody>, manner: &Manner) -> Response<ResponseBody> {
+pub fn compressed(response: Response<ResponseBody>, manner: &Manner) -> Response<ResponseBody> {
     let large = http_body::Body::size_hint(response.body()).exact().is_some_and(|bytes| bytes > COMPRESS_BYTES_MIN);
     if !(large && manner.accepts_gzip) {
         return response;

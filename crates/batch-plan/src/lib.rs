@@ -3,4 +3,6 @@
 //! No clock, no randomness, no IO and nothing asynchronous in here; time is an argument. Watching, calling the API and
 //! waiting are in `controllers`.
 
+pub mod gc;
 pub mod job;
+pub mod podgc;

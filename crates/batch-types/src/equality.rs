@@ -54,7 +54,8 @@ fn field_eq(key: &str, a: &Value, b: &Value) -> bool {
     if QUANTITY_MAPS.contains(&key)
         && let (Value::Object(a), Value::Object(b)) = (a, b)
     {
-        return a.len() == b.len() && a.iter().all(|(name, amount)| b.get(name).is_some_and(|b| quantity_eq(amount, b)));
+        return a.len() == b.len()
+            && a.iter().all(|(name, amount)| b.get(name).is_some_and(|b| quantity_eq(amount, b)));
     }
     if QUANTITIES.contains(&key) {
         return quantity_eq(a, b);

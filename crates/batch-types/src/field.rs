@@ -51,12 +51,20 @@ pub enum Problem {
     /// Invalid, where upstream leaves the value out of the text.
     InvalidUnshown,
     TypeInvalid(Value),
-    NotSupported { value: Value, supported: Vec<String> },
+    NotSupported {
+        value: Value,
+        supported: Vec<String>,
+    },
     Forbidden,
     Duplicate(Value),
     NotFound(Value),
-    TooLong { max: usize },
-    TooMany { actual: usize, max: usize },
+    TooLong {
+        max: usize,
+    },
+    TooMany {
+        actual: usize,
+        max: usize,
+    },
     Internal,
 }
 

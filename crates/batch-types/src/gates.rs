@@ -1,7 +1,8 @@
 //! Feature gates of the Job API that can be switched off and on again.
 //!
-//! Upstream has locked them on; here they keep the effect their design documents describe. What a gate changes is beside
-//! the rule it changes (`job::default`, `job::prepare_for_create`, `job::validate_status_update`, the controllers).
+//! Upstream has locked them on; here they keep the effect their design documents describe. What a gate changes is
+//! beside the rule it changes (`job::default`, `job::prepare_for_create`, `job::validate_status_update`, the
+//! controllers).
 
 use std::str::FromStr;
 
@@ -18,8 +19,7 @@ pub struct Gates {
 
 impl Gates {
     /// Every gate as upstream has it since it became generally available.
-    pub const DEFAULT: Self =
-        Self { job_managed_by: true, job_pod_replacement_policy: true, ttl_after_finished: true };
+    pub const DEFAULT: Self = Self { job_managed_by: true, job_pod_replacement_policy: true, ttl_after_finished: true };
 
     /// The names `--feature-gates` knows, in the order of the help text.
     pub const NAMES: [&'static str; 3] = ["JobManagedBy", "JobPodReplacementPolicy", "TTLAfterFinished"];

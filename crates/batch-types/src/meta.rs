@@ -1,8 +1,9 @@
 //! `metadata` of every kind: what is checked on create and on update, and what the server restores.
 //!
 //! Two layers of checks exist upstream and both are visible to clients. A kind's own strategy calls [`validate`] and
-//! [`validate_update`]; the request path calls [`validate_common`] after a create strategy and [`validate_common_update`]
-//! before an update strategy. An update therefore reports some errors twice, which `causes` shows (AS-33).
+//! [`validate_update`]; the request path calls [`validate_common`] after a create strategy and
+//! [`validate_common_update`] before an update strategy. An update therefore reports some errors twice, which `causes`
+//! shows (AS-33).
 //!
 //! How names and label values must look is in `names`; which fields a server sets on its own (uid, times) is up to the
 //! API server.
@@ -227,7 +228,8 @@ fn validate_owner_references(owners: &[OwnerReference], path: &Path) -> Vec<Erro
             Some(first) => {
                 let all: Vec<_> = owners.iter().map(owner_value).collect();
                 let detail = format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for {}/{} and {}/{}",
+                    "Only one reference can have Controller set to true. Found \"true\" in references for {}/{} and \
+                     {}/{}",
                     first.kind, first.name, owner.kind, owner.name
                 );
                 errors.push(Error::invalid(path, all, detail));
@@ -294,8 +296,7 @@ fn validate_finalizers(finalizers: &[String], path: &Path) -> Vec<Error> {
 
 /// Finalizers without a domain are reserved for the system (AS-80).
 fn validate_finalizers_qualified(meta: &ObjectMeta, path: &Path) -> Vec<Error> {
-    const STANDARD: [&str; 3] =
-        [finalizer::KUBERNETES, finalizer::ORPHAN_DEPENDENTS, finalizer::FOREGROUND_DELETION];
+    const STANDARD: [&str; 3] = [finalizer::KUBERNETES, finalizer::ORPHAN_DEPENDENTS, finalizer::FOREGROUND_DELETION];
     let finalizers = meta.finalizers.as_deref().unwrap_or_default();
     let unqualified = |name: &str| !name.contains('/') && !STANDARD.contains(&name);
     let detail = "name is neither a standard finalizer name nor is it fully qualified";
@@ -305,7 +306,9 @@ fn validate_finalizers_qualified(meta: &ObjectMeta, path: &Path) -> Vec<Error> {
 
 fn validate_managed_fields(meta: &ObjectMeta, path: &Path) -> Vec<Error> {
     let entries = meta.managed_fields.as_deref().unwrap_or_default().iter().enumerate();
-    entries.flat_map(|(at, entry)| validate_managed_fields_entry(entry, &path.child("managedFields").index(at))).collect()
+    entries
+        .flat_map(|(at, entry)| validate_managed_fields_entry(entry, &path.child("managedFields").index(at)))
+        .collect()
 }
 
 fn validate_managed_fields_entry(entry: &ManagedFieldsEntry, path: &Path) -> Vec<Error> {
@@ -358,11 +361,8 @@ fn validate_no_new_finalizers(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -
 /// The fields that say which object this is, and the marks only the server sets.
 fn validate_identity(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
-    let texts = [
-        ("name", &new.name, &old.name),
-        ("namespace", &new.namespace, &old.namespace),
-        ("uid", &new.uid, &old.uid),
-    ];
+    let texts =
+        [("name", &new.name, &old.name), ("namespace", &new.namespace, &old.namespace), ("uid", &new.uid, &old.uid)];
     for (field, new, old) in texts {
         let (new, old) = (new.as_deref().unwrap_or_default(), old.as_deref().unwrap_or_default());
         if new != old {
@@ -428,7 +428,10 @@ mod tests {
 
     #[test]
     fn names_are_required_and_checked() {
-        assert_starts(&check(json!({"namespace": "b"})), &["metadata.name: Required value: name or generateName is required"]);
+        assert_starts(
+            &check(json!({"namespace": "b"})),
+            &["metadata.name: Required value: name or generateName is required"],
+        );
         assert_starts(
             &check(json!({"namespace": "B", "name": "A", "generateName": "C_"})),
             &[
@@ -472,7 +475,11 @@ mod tests {
     #[test]
     fn owners() {
         let owner = |name: &str| json!({"apiVersion": "batch/v1", "kind": "CronJob", "name": name, "uid": name, "blockOwnerDeletion": false, "controller": true});
-        let shown = |name: &str| format!("{{\"apiVersion\":\"batch/v1\",\"kind\":\"CronJob\",\"name\":\"{name}\",\"uid\":\"{name}\",\"controller\":true,\"blockOwnerDeletion\":false}}");
+        let shown = |name: &str| {
+            format!(
+                "{{\"apiVersion\":\"batch/v1\",\"kind\":\"CronJob\",\"name\":\"{name}\",\"uid\":\"{name}\",\"controller\":true,\"blockOwnerDeletion\":false}}"
+            )
+        };
         let object = json!({"name": "a", "namespace": "b", "ownerReferences": [
             {"apiVersion": "a/b/c", "kind": "", "name": "", "uid": ""},
             {"apiVersion": "v1", "kind": "Event", "name": "p", "uid": "u"}, owner("x"), owner("y")]});
@@ -489,7 +496,9 @@ mod tests {
                 "metadata.ownerReferences.name: Invalid value: \"\": must not be empty",
                 "metadata.ownerReferences.uid: Invalid value: \"\": must not be empty",
                 "metadata.ownerReferences: Invalid value: {\"apiVersion\":\"v1\",\"kind\":\"Event\",\"name\":\"p\",\"uid\":\"u\"}: /v1, Kind=Event is disallowed from being an owner",
-                &format!("metadata.ownerReferences: Invalid value: {refs}: Only one reference can have Controller set to true. Found \"true\" in references for CronJob/x and CronJob/y"),
+                &format!(
+                    "metadata.ownerReferences: Invalid value: {refs}: Only one reference can have Controller set to true. Found \"true\" in references for CronJob/x and CronJob/y"
+                ),
             ]
         );
     }
@@ -507,7 +516,9 @@ mod tests {
         );
         assert_eq!(
             check(json!({"name": "a", "namespace": "b", "finalizers": ["orphan", "foregroundDeletion"]})),
-            ["metadata.finalizers: Invalid value: [\"orphan\",\"foregroundDeletion\"]: finalizer orphan and foregroundDeletion cannot be both set"]
+            [
+                "metadata.finalizers: Invalid value: [\"orphan\",\"foregroundDeletion\"]: finalizer orphan and foregroundDeletion cannot be both set"
+            ]
         );
     }
 
@@ -518,7 +529,10 @@ mod tests {
             "deletionGracePeriodSeconds": 0, "finalizers": ["a/b"]});
         assert_starts(&check_update(old.clone(), old.clone()), &[]);
         assert_eq!(
-            check_update(json!({"name": "x", "namespace": "y", "uid": "z", "generation": 1, "finalizers": ["a/c", "a/b", "a/a"]}), old),
+            check_update(
+                json!({"name": "x", "namespace": "y", "uid": "z", "generation": 1, "finalizers": ["a/c", "a/b", "a/a"]}),
+                old
+            ),
             [
                 "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"a/a\", \"a/c\"}",
                 "metadata.resourceVersion: Invalid value: \"\": must be specified for an update",
@@ -552,13 +566,17 @@ mod tests {
     fn system_fields_come_back() {
         let old = json!({"metadata": {"name": "a", "uid": "u", "generation": 3, "creationTimestamp": "t1",
             "deletionTimestamp": "t2", "deletionGracePeriodSeconds": 5}});
-        let mut new = json!({"metadata": {"name": "a", "generation": 9, "creationTimestamp": "x", "uid": "", "selfLink": "/x"}});
+        let mut new =
+            json!({"metadata": {"name": "a", "generation": 9, "creationTimestamp": "x", "uid": "", "selfLink": "/x"}});
         restore_system_fields(&mut new, &old);
         assert_eq!(new, old);
 
         let mut new = json!({"metadata": {"uid": "other", "generation": 9, "deletionTimestamp": "x", "deletionGracePeriodSeconds": 1}});
         restore_system_fields(&mut new, &json!({"metadata": {"uid": "u"}}));
-        assert_eq!(new, json!({"metadata": {"uid": "other", "deletionTimestamp": "x", "deletionGracePeriodSeconds": 1}}));
+        assert_eq!(
+            new,
+            json!({"metadata": {"uid": "other", "deletionTimestamp": "x", "deletionGracePeriodSeconds": 1}})
+        );
     }
 
     #[test]

@@ -19,13 +19,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn start(data: &Path) -> Tally {
     let binary = Path::new(env!("CARGO_BIN_EXE_tally"));
-    Tally::start(binary, data, &["--node", "none", "--controllers", "none"]).unwrap()
+    Tally::start(binary, data, &["--node", "none", "--controllers", "none"]).expect("tally starts")
 }
 
 async fn server() -> (Tally, Client, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let server = start(dir.path());
-    let client = server.client().await.unwrap();
+    let client = server.client().await.expect("a client");
     (server, client, dir)
 }
 

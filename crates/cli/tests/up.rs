@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use expect_test::{Expect, expect};
@@ -14,6 +15,13 @@ use kube::Api;
 use kube::api::{ListParams, PostParams, WatchParams};
 use rustix::process::Signal;
 use testkit::Tally;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// What `tally up` promises.
 const STOPS_WITHIN: Duration = Duration::from_secs(2);
@@ -96,6 +104,61 @@ async fn signals_end_it_in_time_with_a_watch_open() {
         let status = server.wait(STOPS_WITHIN).unwrap();
         assert_eq!(status.code(), Some(0), "{signal:?} after {:?}", begin.elapsed());
         assert_eq!(server.stderr().matches("error").count(), 0, "{}", server.stderr());
+    }
+}
+
+/// A request whose body never ends, sent by hand because clients do not stall on purpose.
+async fn stalled_upload(server: &Tally, data: &Path) -> TlsStream<TcpStream> {
+    let pem = fs::read(data.join("pki/ca.crt")).expect("the authority's certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(&pem).expect("a certificate")).expect("an authority");
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .expect("TLS versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let (_, address) = server.ready_line().split_once("https://").expect("an address");
+    let address = address.split(',').next().expect("the first part");
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    let name = ServerName::try_from("localhost").expect("a name");
+    let mut stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.expect("a handshake");
+    let token = fs::read_to_string(data.join("token")).expect("the token");
+    let head = format!(
+        "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: 1000\r\nExpect: 100-continue\r\n\r\n",
+        token.trim()
+    );
+    stream.write_all(head.as_bytes()).await.expect("a request");
+    // The server asks for the body, so the request is under way.
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).await.expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 100");
+    stream
+}
+
+#[tokio::test]
+async fn a_stalled_request_does_not_hold_up_the_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut server = Tally::start(binary(), dir.path(), &[]).unwrap();
+    let _stalled = stalled_upload(&server, dir.path()).await;
+    assert_eq!(server.stop(STOPS_WITHIN).unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_it_at_once() {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut server = Tally::start(binary(), dir.path(), &["-v"]).unwrap();
+        let _stalled = stalled_upload(&server, dir.path()).await;
+        server.signal(signal).unwrap();
+        // Two signals at once would be one; the log says when the first has arrived.
+        while !server.stderr().contains("stopping") {
+            tokio::task::yield_now().await;
+        }
+        let begin = Instant::now();
+        server.signal(signal).unwrap();
+        assert_eq!(server.wait(STOPS_WITHIN).unwrap().code(), Some(code));
+        assert!(begin.elapsed() < Duration::from_secs(1), "after {:?}", begin.elapsed());
     }
 }
 
@@ -209,15 +272,16 @@ fn parts_that_do_not_exist_are_refused() {
 
 #[test]
 fn without_a_home_the_data_directory_must_be_named() {
+    let dir = tempfile::tempdir().unwrap();
     let output = Command::new(binary()).arg("up").env_remove("HOME").env_remove("XDG_DATA_HOME").output().unwrap();
     check_failure(
         &output,
-        Path::new("-"),
+        dir.path(),
         2,
         expect![[r"
-        error: there is no user's data directory: `HOME` is not set
+            error: there is no user's data directory: `HOME` is not set
 
-        hint: pass one with `--data DIR`
-    "]],
+            hint: pass one with `--data DIR`
+        "]],
     );
 }

@@ -3,4 +3,10 @@
 //! Everything goes through a `kube::Client` (design D1), so that the same code runs against the embedded server and
 //! against any cluster. Decisions are pure functions in `batch-plan`; here is the shell around them.
 
+pub mod gc;
+pub mod namespace;
+pub mod podgc;
 pub mod runtime;
+
+#[cfg(test)]
+mod testing;

@@ -25,6 +25,10 @@ impl Strategy for Job {
         job::default(object, gates);
     }
 
+    fn defaults_on_read(&self) -> bool {
+        true
+    }
+
     fn default_on_read(&self, object: &mut Value, gates: &Gates) -> bool {
         // Labels that the strategy generated for the template become the Job's own when it has none (JA-D4).
         let had_labels = members(object, "/metadata/labels").next().is_some();
@@ -82,6 +86,10 @@ impl Strategy for Job {
 impl Strategy for Status {
     fn default(&self, object: &mut Value, gates: &Gates) {
         job::default(object, gates);
+    }
+
+    fn defaults_on_read(&self) -> bool {
+        true
     }
 
     fn default_on_read(&self, object: &mut Value, gates: &Gates) -> bool {

@@ -12,7 +12,7 @@ mod namespace;
 mod node;
 mod pem;
 mod pod;
-mod priorityclass;
+pub mod priorityclass;
 pub mod registry;
 mod secret;
 mod serviceaccount;
@@ -32,6 +32,11 @@ use serde_json::Value;
 pub trait Strategy: Send + Sync {
     /// Versioned defaults, applied whenever a body has been decoded (POST, PUT, result of a PATCH).
     fn default(&self, _object: &mut Value, _gates: &Gates) {}
+
+    /// Whether [`Strategy::default_on_read`] does anything.
+    fn defaults_on_read(&self) -> bool {
+        false
+    }
 
     /// Defaults that depend on what the strategy itself generated: upstream applies them whenever it reads from its
     /// store, after validation. Tells whether anything changed.
@@ -55,6 +60,13 @@ pub trait Strategy: Send + Sync {
 
     fn warnings_on_create(&self, _object: &Value) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Errors of a new object or, when there are none, its warnings. Kinds that are read into a struct for both do so
+    /// once.
+    fn review_new(&self, object: &Value, cx: &Context<'_>) -> Result<Vec<String>, Vec<field::Error>> {
+        let errors = self.validate(object, cx);
+        if errors.is_empty() { Ok(self.warnings_on_create(object)) } else { Err(errors) }
     }
 
     /// Restores what an update of this endpoint may not change (status on the main resource, spec on `/status`).
@@ -152,6 +164,7 @@ pub enum Endpoint {
 }
 
 /// One field that selectors may name.
+#[derive(Debug)]
 pub struct Selectable {
     /// As written in the selector: `status.successful`.
     pub label: &'static str,
@@ -202,6 +215,18 @@ impl Resource {
 
     pub fn allows(&self, verb: &str) -> bool {
         self.verbs.contains(&verb)
+    }
+}
+
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Part(_) => "Part",
+            Self::Binding => "Binding",
+            Self::Eviction => "Eviction",
+            Self::Log => "Log",
+            Self::Token => "Token",
+        })
     }
 }
 

@@ -48,6 +48,18 @@ impl Strategy for Pod {
         typed::read(object).map(|pod| pod::warnings(&pod, None)).unwrap_or_default()
     }
 
+    fn review_new(&self, object: &Value, _cx: &Context<'_>) -> Result<Vec<String>, Vec<Error>> {
+        let mut warnings = Vec::new();
+        let errors = typed::check(object, |pod| {
+            let errors = pod::validate(pod);
+            if errors.is_empty() {
+                warnings = pod::warnings(pod, None);
+            }
+            errors
+        });
+        if errors.is_empty() { Ok(warnings) } else { Err(errors) }
+    }
+
     fn prepare_for_update(&self, new: &mut Value, old: &Value, _cx: &Context<'_>) {
         pod::prepare_for_update(new, old);
     }

@@ -289,12 +289,6 @@ pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resourc
         .find(|resource| resource.group == group && resource.version == version && resource.plural == plural)
 }
 
-/// The resource of a kind, by the object's `apiVersion`.
-pub fn by_kind(api_version: &str, kind: &str) -> Option<&'static Resource> {
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    RESOURCES.iter().find(|resource| resource.group == group && resource.version == version && resource.kind == kind)
-}
-
 /// The resource of a group, whatever version is asked for.
 pub fn any_version(group: &str, plural: &str) -> Option<&'static Resource> {
     RESOURCES.iter().find(|resource| resource.group == group && resource.plural == plural)
@@ -337,11 +331,11 @@ mod tests {
     }
 
     #[test]
-    fn resources_are_found_by_url_kind_and_topic() {
+    fn resources_are_found_by_url_and_topic() {
         for resource in RESOURCES {
             let same = |found: Option<&'static Resource>| found.is_some_and(|found| std::ptr::eq(found, resource));
             assert!(same(find(resource.group, resource.version, resource.plural)), "{resource:?}");
-            assert!(same(by_kind(&resource.api_version(), resource.kind)), "{resource:?}");
+            assert!(same(any_version(resource.group, resource.plural)), "{resource:?}");
             assert_eq!(same(by_topic(resource.topic)), resource.conversion.is_none(), "{resource:?}");
         }
         assert!(find("batch", "v2", "jobs").is_none());

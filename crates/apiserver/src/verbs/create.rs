@@ -84,38 +84,46 @@ pub(super) async fn store_new(
     }
     admission::on_create(server, target, &mut object)?;
     let generate = metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
-    for attempt in 1..=GENERATE_ATTEMPTS_MAX {
-        let mut candidate = object.clone();
-        if generate {
-            let prefix: String = metadata::text(&object, "generateName").chars().take(GENERATED_PREFIX_MAX).collect();
-            let name = format!("{prefix}{}", server.state.environment.name_suffix());
-            metadata::of(&mut candidate).insert("name".to_owned(), Value::from(name));
-        }
-        let cx = Context { name_was_generated: generate, labels_were_given, ..context(server) };
-        let prepared = prepare(server, call, target, strategy, candidate, &cx)?;
-        if !given_version.is_empty() {
-            return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
-        }
-        let name = metadata::text(&prepared, "name").to_owned();
-        let key = route::key(resource, target.namespace(), &name);
-        let taken = match write(server, &key, resource, prepared, new.dry_run).await? {
-            Written::Done(document) => return Ok(Answer::object(201, resource, document)),
-            Written::Taken(current) => current,
-        };
-        if generate && attempt < GENERATE_ATTEMPTS_MAX {
-            continue;
-        }
-        let terminating = storage::parse(&taken).is_ok_and(|object| metadata::is_terminating(&object));
-        let mut status = Status::already_exists(resource, &name, terminating);
-        if generate {
-            status.message.push_str(", the server was not able to generate a unique name for the object");
-            if let Some(details) = &mut status.details {
-                details.retry_after_seconds = 1;
-            }
-        }
-        return Err(status);
+    if generate {
+        let name = free_name(server, target, metadata::text(&object, "generateName"));
+        metadata::of(&mut object).insert("name".to_owned(), Value::from(name));
     }
-    Err(Status::internal("no attempt to create was made"))
+    let cx = Context { name_was_generated: generate, labels_were_given, ..context(server) };
+    let prepared = prepare(server, call, target, strategy, object, &cx)?;
+    if !given_version.is_empty() {
+        return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
+    }
+    let name = metadata::text(&prepared, "name").to_owned();
+    let key = route::key(resource, target.namespace(), &name);
+    match write(server, &key, resource, prepared, new.dry_run).await? {
+        Written::Done(document) => Ok(Answer::object(201, resource, document)),
+        Written::Taken(taken) => Err(already_exists(target, &name, generate, &taken)),
+    }
+}
+
+/// A generated name that is free at this moment (AS-78). Losing it to somebody else before the object is stored takes
+/// the same five random characters within a millisecond; the client is then told to try again.
+fn free_name(server: &ApiServer, target: &Target, prefix: &str) -> String {
+    let prefix: String = prefix.chars().take(GENERATED_PREFIX_MAX).collect();
+    let mut name = String::new();
+    for _ in 0..GENERATE_ATTEMPTS_MAX {
+        name = format!("{prefix}{}", server.state.environment.name_suffix());
+        if server.state.store.get(&route::key(target.resource, target.namespace(), &name)).is_none() {
+            break;
+        }
+    }
+    name
+}
+
+fn already_exists(target: &Target, name: &str, generated: bool, taken: &storage::Stored) -> Status {
+    let mut status = Status::already_exists(target.resource, name, taken.attributes().is_terminating());
+    if generated {
+        status.message.push_str(", the server was not able to generate a unique name for the object");
+        if let Some(details) = &mut status.details {
+            details.retry_after_seconds = 1;
+        }
+    }
+    status
 }
 
 /// System metadata, strategy, validation.
@@ -131,7 +139,10 @@ fn prepare(
     metadata::stamp_new(&mut object, &server.state.environment.uid(), cx.now);
     strategy.prepare_for_create(&mut object, cx);
     let object = canonical(resource, object)?;
-    let mut errors = strategy.validate(&object, cx);
+    let (warnings, mut errors) = match strategy.review_new(&object, cx) {
+        Ok(warnings) => (warnings, Vec::new()),
+        Err(errors) => (Vec::new(), errors),
+    };
     if errors.is_empty() {
         errors = meta::validate_common(&object_meta(&object)?, scope_of(resource));
     }
@@ -144,7 +155,7 @@ fn prepare(
         ));
     }
     admission::validate_create(server, target, &object)?;
-    call.warnings.extend(strategy.warnings_on_create(&object));
+    call.warnings.extend(warnings);
     as_read(resource, strategy, object, cx)
 }
 

@@ -179,12 +179,17 @@ fn prepare(
     admission::mutate_update(write.target, &mut new, old);
     write.strategy.prepare_for_update(&mut new, old, &cx);
     let new = canonical(resource, new)?;
-    if is_same(&as_read(resource, write.strategy, new.clone(), &cx)?, old) {
+    let is_unchanged = if write.strategy.defaults_on_read() {
+        is_same(&as_read(resource, write.strategy, new.clone(), &cx)?, old)
+    } else {
+        is_same(&new, old)
+    };
+    if is_unchanged {
         return Ok(new);
     }
     admission::on_update(server, write.target, &new, old)?;
     let mut errors = Vec::new();
-    if new["metadata"] != old["metadata"] {
+    if !has_same_metadata(&new, old) {
         errors = meta::validate_common_update(&object_meta(&new)?, &object_meta(old)?, scope_of(resource));
     }
     errors.extend(write.strategy.validate_update(&new, old, &cx));
@@ -227,6 +232,19 @@ async fn store_changed(
 /// Nothing changed but the times in managedFields, which do not count (AS-83).
 fn is_same(new: &Value, old: &Value) -> bool {
     patch::apply::equal_but_for_times(new, old)
+}
+
+/// Whether everything that metadata rules look at is as it was: all but the server's own record of owners.
+fn has_same_metadata(new: &Value, old: &Value) -> bool {
+    let members = |object: &Value| {
+        object["metadata"]
+            .as_object()
+            .map_or(0, |members| members.len() - usize::from(members.contains_key("managedFields")))
+    };
+    members(new) == members(old)
+        && new["metadata"].as_object().is_some_and(|metadata| {
+            metadata.iter().all(|(name, value)| name == "managedFields" || old["metadata"].get(name) == Some(value))
+        })
 }
 
 /// The last finalizer of a terminating object is gone, and no grace period is left.

@@ -76,14 +76,14 @@ mod tests {
     /// V-8: successes and failures in milliseconds from a reference, then failures and the time of the last.
     #[test]
     fn failures_after_the_last_success_count_in_any_order() {
-        let cases: [(&[i64], &[i64], usize, Option<i64>); 7] = [
-            (&[], &[0], 1, Some(0)),
-            (&[], &[0, -1], 2, Some(0)),
-            (&[0], &[-2, -1], 0, None),
-            (&[-2], &[0, -4, -3, -1], 2, Some(0)),
-            (&[], &[-20, -10, 0], 3, Some(0)),
-            (&[0], &[0], 0, None),
-            (&[0], &[], 0, None),
+        let cases = [
+            (vec![], vec![0], 1, Some(0)),
+            (vec![], vec![0, -1], 2, Some(0)),
+            (vec![0], vec![-2, -1], 0, None),
+            (vec![-2], vec![0, -4, -3, -1], 2, Some(0)),
+            (vec![], vec![-20, -10, 0], 3, Some(0)),
+            (vec![0], vec![0], 0, None),
+            (vec![0], vec![], 0, None),
         ];
         for (successes, failures, count, last) in cases {
             let mut forward = FailureHistory::default();

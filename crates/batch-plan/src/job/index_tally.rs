@@ -14,7 +14,7 @@ use super::tally::{Fate, Key, Standing, Tally};
 /// The indexes of a Job by the state of their pods. Only valid indexes (below `completions`) are in here.
 #[derive(Debug, Clone, Default)]
 pub(super) struct IndexTally {
-    /// The pods of each index that are live or still tracked.
+    /// The pods of each index that are live or still tracked, in order.
     members: BTreeMap<u32, Vec<Uid>>,
     pub(super) active: LiveIndexes,
     pub(super) terminating: LiveIndexes,
@@ -76,9 +76,10 @@ impl Tally {
             return;
         }
         let members = self.indexes.members.entry(index).or_default();
-        match enter {
-            true => members.push(uid.clone()),
-            false => members.retain(|member| member != uid),
+        match (enter, members.binary_search(uid)) {
+            (true, Err(at)) => members.insert(at, uid.clone()),
+            (false, Ok(at)) => drop(members.remove(at)),
+            (true, Ok(_)) | (false, Err(_)) => {}
         }
         if members.is_empty() {
             self.indexes.members.remove(&index);

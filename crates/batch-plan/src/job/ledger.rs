@@ -113,13 +113,17 @@ impl Ledger {
             None => self.homes.remove(&uid),
         };
         if let Some(Home::Job(job)) = before.filter(|before| Some(before) != home.as_ref()) {
-            self.tally_mut(&job).map(|tally| tally.forget_pod(&uid));
+            if let Some(tally) = self.tally_mut(&job) {
+                tally.forget_pod(&uid);
+            }
             noticed.jobs.push(job);
         }
         match home {
             Some(Home::Job(job)) => {
                 self.withdraw(&uid);
-                self.tally_mut(&job).map(|tally| tally.observe_pod(&pod, now));
+                if let Some(tally) = self.tally_mut(&job) {
+                    tally.observe_pod(&pod, now);
+                }
                 noticed.jobs.push(job);
             }
             Some(Home::Stray) => {
@@ -138,7 +142,9 @@ impl Ledger {
         let mut noticed = Noticed { ended_with_finalizer: change(ended, false), ..Noticed::default() };
         match self.homes.remove(uid) {
             Some(Home::Job(job)) => {
-                self.tally_mut(&job).map(|tally| tally.forget_pod(uid));
+                if let Some(tally) = self.tally_mut(&job) {
+                    tally.forget_pod(uid);
+                }
                 noticed.jobs.push(job);
             }
             Some(Home::Stray) => self.withdraw(uid),
@@ -214,5 +220,153 @@ fn change(before: bool, after: bool) -> Option<Change> {
         (false, true) => Some(Change::Add),
         (true, false) => Some(Change::Delete),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn job(uid: &str) -> Job {
+        let selector = json!({"matchLabels": {"of": uid}});
+        let metadata = json!({"namespace": "ns", "name": "a", "uid": uid});
+        serde_json::from_value(json!({"metadata": metadata, "spec": {"selector": selector, "template": {}}})).unwrap()
+    }
+
+    fn pod(name: &str, labels: &str, owner: Option<(&str, &str)>, phase: &str) -> PodView {
+        let owners: Vec<Value> = owner
+            .iter()
+            .map(|(kind, uid)| json!({"apiVersion": "batch/v1", "kind": kind, "uid": uid, "controller": true}))
+            .collect();
+        let finalizers = json!(["batch.kubernetes.io/job-tracking"]);
+        let metadata = json!({"namespace": "ns", "name": name, "uid": name, "labels": {"of": labels},
+                              "ownerReferences": owners, "finalizers": finalizers});
+        serde_json::from_value(json!({"metadata": metadata, "status": {"phase": phase}})).unwrap()
+    }
+
+    fn uids(uids: &[&str]) -> Vec<Uid> {
+        uids.iter().map(|uid| Uid::new(uid)).collect()
+    }
+
+    fn ledger(jobs: &[&str]) -> Ledger {
+        let mut ledger = Ledger::new(Gates::DEFAULT);
+        jobs.iter().for_each(|uid| ledger.observe_job(&job(uid), now()));
+        ledger
+    }
+
+    fn active(ledger: &Ledger, job: &str) -> u32 {
+        ledger.tally(&Uid::new(job)).map_or(0, |tally| tally.active)
+    }
+
+    /// JC-207, JC-208.
+    #[test]
+    fn pods_go_to_the_job_that_controls_them() {
+        let mut ledger = ledger(&["j", "k"]);
+        let noticed = ledger.observe_pod(pod("p", "j", Some(("Job", "j")), "Running"), now());
+        assert_eq!(noticed, Noticed { jobs: uids(&["j"]), ..Noticed::default() });
+        assert_eq!((active(&ledger, "j"), active(&ledger, "k")), (1, 0));
+        let noticed = ledger.observe_pod(pod("p", "k", Some(("Job", "k")), "Running"), now());
+        assert_eq!(noticed.jobs, uids(&["j", "k"]), "both are concerned when the owner changes");
+        assert_eq!((active(&ledger, "j"), active(&ledger, "k")), (0, 1));
+        assert_eq!(ledger.forget_pod(&Uid::new("p")).jobs, uids(&["k"]));
+        assert_eq!(active(&ledger, "k"), 0);
+    }
+
+    #[test]
+    fn pods_may_come_before_their_job() {
+        let mut ledger = ledger(&[]);
+        let noticed = ledger.observe_pod(pod("p", "j", Some(("Job", "j")), "Running"), now());
+        assert_eq!(noticed, Noticed::default());
+        ledger.observe_job(&job("j"), now());
+        assert_eq!(active(&ledger, "j"), 1);
+        assert!(ledger.strays.is_empty());
+    }
+
+    /// JC-101, JC-604: every Job whose selector matches is told, and none any more once the pod has an owner.
+    #[test]
+    fn strays_are_offered_for_adoption() {
+        let mut ledger = ledger(&["j", "k"]);
+        let noticed = ledger.observe_pod(pod("p", "j", None, "Running"), now());
+        assert_eq!((noticed.jobs, noticed.orphan), (uids(&["j"]), true));
+        let adoptable = |ledger: &Ledger, job: &str| ledger.tally(&Uid::new(job)).unwrap().adoptable.len();
+        assert_eq!((adoptable(&ledger, "j"), adoptable(&ledger, "k")), (1, 0));
+        ledger.observe_pod(pod("p", "k", None, "Running"), now());
+        assert_eq!((adoptable(&ledger, "j"), adoptable(&ledger, "k")), (0, 1));
+        ledger.observe_pod(pod("p", "k", Some(("Job", "k")), "Running"), now());
+        assert_eq!((adoptable(&ledger, "k"), active(&ledger, "k")), (0, 1));
+
+        ledger.observe_pod(pod("q", "new", None, "Running"), now());
+        ledger.observe_job(&job("new"), now());
+        assert_eq!(adoptable(&ledger, "new"), 1);
+        ledger.forget_pod(&Uid::new("q"));
+        assert_eq!(adoptable(&ledger, "new"), 0);
+    }
+
+    /// A cluster has many pods that are none of our business.
+    #[test]
+    fn pods_of_other_kinds_are_not_kept() {
+        let mut ledger = ledger(&["j"]);
+        ledger.observe_pod(pod("p", "j", None, "Running"), now());
+        let noticed = ledger.observe_pod(pod("p", "j", Some(("ReplicaSet", "r")), "Running"), now());
+        assert_eq!(noticed, Noticed::default());
+        assert!(ledger.strays.is_empty() && ledger.homes.is_empty());
+        assert!(ledger.tally(&Uid::new("j")).unwrap().adoptable.is_empty());
+    }
+
+    /// REG-A01, JC-209: with the Job gone, a deleted pod is an orphan in whatever order the news arrives.
+    #[test]
+    fn reg_a01_tracked_pods_of_a_deleted_job_are_noticed() {
+        let mut late = pod("p", "j", Some(("Job", "j")), "Succeeded");
+        late.deleting = true;
+
+        let mut job_first = ledger(&["j"]);
+        job_first.observe_pod(pod("p", "j", Some(("Job", "j")), "Running"), now());
+        let left = job_first.forget_job(&Uid::new("j"));
+        assert_eq!(left.iter().map(|pod| pod.uid.clone()).collect::<Vec<_>>(), uids(&["p"]));
+        assert!(job_first.observe_pod(late.clone(), now()).orphan);
+
+        let mut pod_first = ledger(&["j"]);
+        pod_first.observe_pod(late.clone(), now());
+        assert_eq!(pod_first.forget_job(&Uid::new("j")).len(), 1);
+
+        let mut stripped = ledger(&["j"]);
+        late.controller = None;
+        assert!(stripped.observe_pod(late, now()).orphan, "also when the owner reference went first");
+    }
+
+    /// JC-2208.
+    #[test]
+    fn ended_pods_with_finalizer_are_counted_in_and_out() {
+        let mut ledger = ledger(&["j"]);
+        for owner in [Some(("Job", "j")), None, Some(("Job", "gone"))] {
+            let noticed = ledger.observe_pod(pod("p", "x", owner, "Running"), now());
+            assert_eq!(noticed.ended_with_finalizer, None);
+            let noticed = ledger.observe_pod(pod("p", "x", owner, "Failed"), now());
+            assert_eq!(noticed.ended_with_finalizer, Some(Change::Add));
+            let noticed = ledger.observe_pod(pod("p", "x", owner, "Failed"), now());
+            assert_eq!(noticed.ended_with_finalizer, None);
+            let released = PodView { finalizer: false, ..pod("p", "x", owner, "Failed") };
+            assert_eq!(ledger.observe_pod(released, now()).ended_with_finalizer, Some(Change::Delete));
+            ledger.observe_pod(pod("p", "x", owner, "Failed"), now());
+            assert_eq!(ledger.forget_pod(&Uid::new("p")).ended_with_finalizer, Some(Change::Delete));
+        }
+    }
+
+    /// REG-A14, REG-C10.
+    #[test]
+    fn nothing_is_left_of_what_is_gone() {
+        let mut ledger = ledger(&["j"]);
+        ledger.observe_pod(pod("p", "j", Some(("Job", "j")), "Running"), now());
+        ledger.observe_pod(pod("q", "j", None, "Running"), now());
+        ledger.forget_job(&Uid::new("j"));
+        ledger.forget_pod(&Uid::new("p"));
+        ledger.forget_pod(&Uid::new("q"));
+        assert!(ledger.is_empty(), "{ledger:?}");
     }
 }

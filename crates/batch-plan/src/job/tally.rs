@@ -324,13 +324,14 @@ impl Tally {
         let active = entry.is_active();
         let action = entry.matched.as_ref().map(|found| found.action);
         let ignored = action == Some(PolicyAction::Ignore);
-        let fate = entry.is_tracked().then(|| match entry.phase {
-            Phase::Succeeded => Fate::Succeeded,
-            _ if entry.surplus && entry.deleting => Fate::Removed,
-            Phase::Failed => Fate::Failed,
-            _ if entry.deleting && !rules.replace_only_failed => Fate::Failed,
-            _ => Fate::Live,
-        });
+        let fate = match entry.phase {
+            _ if !entry.is_tracked() => None,
+            Phase::Succeeded => Some(Fate::Succeeded),
+            _ if entry.surplus && entry.deleting => Some(Fate::Removed),
+            Phase::Failed => Some(Fate::Failed),
+            _ if entry.deleting && !rules.replace_only_failed => Some(Fate::Failed),
+            _ => Some(Fate::Live),
+        };
         let over_limit = rules.index_limit.is_some_and(|limit| entry.failure_counts.counted >= limit);
         Standing {
             matches: entry.matches,

@@ -1,8 +1,8 @@
 //! Cron schedules as CronJobs write them: `*/5 8-18 * * mon-fri`, `@daily`, `@every 90m`.
 //!
-//! [`parse`] reads the grammar of robfig/cron v3 (CJ-40…CJ-44) with its error texts; [`Schedule::next_after`] computes the
-//! next activation with its rules for days, zones and daylight saving (CJ-45…CJ-48). Which activations were missed and
-//! what to do about them is the CronJob controller's business.
+//! [`parse`] reads the grammar of robfig/cron v3 (CJ-40…CJ-44) with its error texts; [`Schedule::next_after`] computes
+//! the next activation with its rules for days, zones and daylight saving (CJ-45…CJ-48). Which activations were missed
+//! and what to do about them is the CronJob controller's business.
 
 mod duration;
 mod error;
@@ -58,7 +58,9 @@ impl Schedule {
     pub fn next_after(&self, after: Timestamp, local: &TimeZone) -> Option<Timestamp> {
         match self {
             Self::Fields(fields) => fields.next_after(after, local),
-            Self::Every { seconds } => next::whole_second(after)?.checked_add(jiff::SignedDuration::from_secs(*seconds)).ok(),
+            Self::Every { seconds } => {
+                next::whole_second(after)?.checked_add(jiff::SignedDuration::from_secs(*seconds)).ok()
+            }
         }
     }
 }

@@ -46,8 +46,7 @@ const MONTHS: Bounds = Bounds {
     max: 12,
     names: &["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"],
 };
-const DAYS_OF_WEEK: Bounds =
-    Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
+const DAYS_OF_WEEK: Bounds = Bounds { min: 0, max: 6, names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"] };
 
 fn split_zone(text: &str) -> Result<(Zone, &str), ParseError> {
     let Some(named) = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) else {
@@ -76,8 +75,8 @@ fn parse_descriptor(text: &str, zone: Zone) -> Result<Schedule, ParseError> {
 
 fn parse_every(text: &str) -> Result<Schedule, ParseError> {
     let duration = text.strip_prefix("@every ").ok_or_else(|| ParseError::UnknownDescriptor(text.to_owned()))?;
-    let nanoseconds = duration::parse(duration)
-        .map_err(|source| ParseError::BadDuration { descriptor: text.to_owned(), source })?;
+    let nanoseconds =
+        duration::parse(duration).map_err(|source| ParseError::BadDuration { descriptor: text.to_owned(), source })?;
     Ok(Schedule::Every { seconds: (nanoseconds / 1_000_000_000).max(1) })
 }
 
@@ -198,7 +197,9 @@ mod tests {
 
     #[test]
     fn only_plain_stars_are_stars() {
-        for (field, is_star) in [("*", true), ("?", true), ("*/1", true), ("1,*", true), ("*/2", false), ("1-31", false)] {
+        for (field, is_star) in
+            [("*", true), ("?", true), ("*/1", true), ("1,*", true), ("*/2", false), ("1-31", false)]
+        {
             assert_eq!(fields(&format!("0 0 {field} * 1")).day_of_month.is_star, is_star, "{field}");
         }
     }
@@ -217,7 +218,9 @@ mod tests {
         ] {
             assert_eq!(parse(descriptor), parse(text), "{descriptor}");
         }
-        for (text, seconds) in [("@every 1h30m", 5400), ("@every 1.9s", 1), ("@every 0", 1), ("@every -5m", 1), ("TZ=UTC @every 90s", 90)] {
+        for (text, seconds) in
+            [("@every 1h30m", 5400), ("@every 1.9s", 1), ("@every 0", 1), ("@every -5m", 1), ("TZ=UTC @every 90s", 90)]
+        {
             assert_eq!(parse(text), Ok(Schedule::Every { seconds }), "{text}");
         }
     }

@@ -49,7 +49,8 @@ mod tests {
         prepare_for_create(&mut new);
         assert_eq!(new, json!({"metadata": {"generation": 1}, "spec": {}, "status": {}}));
 
-        let old = json!({"metadata": {"generation": 1}, "spec": {"schedule": "a"}, "status": {"lastScheduleTime": "t"}});
+        let old =
+            json!({"metadata": {"generation": 1}, "spec": {"schedule": "a"}, "status": {"lastScheduleTime": "t"}});
         let mut new = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"schedule": "a"}, "status": {}});
         prepare_for_update(&mut new, &old);
         assert_eq!(

@@ -106,11 +106,7 @@ fn validate_time_zone(zone: &str, path: &Path) -> Vec<Error> {
 /// A file name of the tz database, so that no other file is ever opened (JA-CJ10).
 fn is_zone_part(part: &str) -> bool {
     let is_fine = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'+');
-    (1..=14).contains(&part.len())
-        && part != "."
-        && part != ".."
-        && !part.starts_with('-')
-        && part.bytes().all(is_fine)
+    (1..=14).contains(&part.len()) && part != "." && part != ".." && !part.starts_with('-') && part.bytes().all(is_fine)
 }
 
 /// JA-CJ13.
@@ -140,4 +136,197 @@ fn validate_job_template(
         errors.push(Error::not_supported(&path.child("manualSelector"), true, &["nil", "false"]));
     }
     errors
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const NONE: [&str; 0] = [];
+
+    fn cron_job(spec: Value) -> CronJob {
+        let mut base = json!({
+            "metadata": {"name": "mycronjob", "namespace": "default", "uid": "1a2b3c", "resourceVersion": "1"},
+            "spec": {"schedule": "5 5 * * ?", "jobTemplate": {"spec": {"template": {"spec": {
+                "restartPolicy": "OnFailure", "containers": [{"name": "abc", "image": "image"}]}}}}}
+        });
+        crate::cronjob::default(&mut base);
+        for (key, value) in spec.as_object().unwrap() {
+            base["spec"][key] = value.clone();
+        }
+        serde_json::from_value(base).unwrap()
+    }
+
+    fn texts(errors: Vec<Error>) -> Vec<String> {
+        errors.iter().map(|error| error.to_string().trim_start_matches("spec.").to_owned()).collect()
+    }
+
+    fn create(spec: Value) -> Vec<String> {
+        texts(validate(&cron_job(spec)))
+    }
+
+    fn update(old: Value, new: Value) -> Vec<String> {
+        texts(validate_update(&cron_job(new), &cron_job(old)))
+    }
+
+    #[test]
+    fn what_is_fine() {
+        for spec in [
+            json!({}),
+            json!({"schedule": "* * * * ?"}),
+            json!({"schedule": "@hourly"}),
+            json!({"schedule": "0 * * * *", "timeZone": "Europe/Rome"}),
+            json!({"concurrencyPolicy": "Replace", "startingDeadlineSeconds": 0, "successfulJobsHistoryLimit": 0, "failedJobsHistoryLimit": 0}),
+        ] {
+            assert_eq!(create(spec.clone()), NONE, "{spec}");
+            assert_eq!(update(spec.clone(), spec.clone()), NONE, "{spec}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_on_create_and_update() {
+        let negative = "must be greater than or equal to 0";
+        let cases = [
+            (json!({"schedule": ""}), "schedule: Required value".to_owned()),
+            (
+                json!({"schedule": "error"}),
+                "schedule: Invalid value: \"error\": expected exactly 5 fields, found 1: [error]".to_owned(),
+            ),
+            (json!({"startingDeadlineSeconds": -1}), format!("startingDeadlineSeconds: Invalid value: -1: {negative}")),
+            (
+                json!({"successfulJobsHistoryLimit": -1}),
+                format!("successfulJobsHistoryLimit: Invalid value: -1: {negative}"),
+            ),
+            (json!({"failedJobsHistoryLimit": -1}), format!("failedJobsHistoryLimit: Invalid value: -1: {negative}")),
+            (json!({"concurrencyPolicy": ""}), "concurrencyPolicy: Required value".to_owned()),
+            (
+                json!({"concurrencyPolicy": "Queue"}),
+                "concurrencyPolicy: Unsupported value: \"Queue\": supported values: \"Allow\", \"Forbid\", \"Replace\""
+                    .to_owned(),
+            ),
+        ];
+        for (spec, wanted) in cases {
+            assert_eq!(create(spec.clone()), [wanted.as_str()]);
+            assert_eq!(update(json!({}), spec), [wanted]);
+        }
+    }
+
+    #[test]
+    fn time_zones() {
+        let zone = |name: &str| create(json!({"timeZone": name}));
+        let explicit = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones";
+        assert_eq!(zone(""), ["timeZone: Invalid value: \"\": timeZone must be nil or non-empty string"]);
+        assert_eq!(
+            zone("LOCAL"),
+            [
+                format!("timeZone: Invalid value: \"LOCAL\": {explicit}"),
+                "timeZone: Invalid value: \"LOCAL\": unknown time zone LOCAL".to_owned()
+            ]
+        );
+        assert_eq!(zone("Local"), [format!("timeZone: Invalid value: \"Local\": {explicit}")]);
+        for name in [
+            " Europe/Rome",
+            "Europe/Rome ",
+            "Europe/InvalidRome",
+            " ",
+            "bad-time-zone",
+            "./UTC",
+            "../UTC",
+            "/UTC",
+            "a//b",
+            "-x",
+            "Europe/AnExtremelyLongCity",
+            "europe/rome",
+        ] {
+            assert_eq!(zone(name), [format!("timeZone: Invalid value: \"{name}\": unknown time zone {name}")]);
+        }
+    }
+
+    #[test]
+    fn an_unchanged_time_zone_is_not_checked() {
+        let zone = |name: Value| json!({"timeZone": name});
+        let broken = "timeZone: Invalid value: \"broken\": unknown time zone broken";
+        let cases = [
+            (json!(null), json!("America/New_York"), vec![]),
+            (json!(null), json!("broken"), vec![broken]),
+            (json!("Europe/Rome"), json!("America/New_York"), vec![]),
+            (json!("Europe/Rome"), json!("broken"), vec![broken]),
+            (json!("broken"), json!("broken"), vec![]),
+            (json!("broken"), json!("UTC"), vec![]),
+            (json!("other"), json!("broken"), vec![broken]),
+        ];
+        for (old, new, wanted) in cases {
+            assert_eq!(update(zone(old), zone(new)), wanted);
+        }
+    }
+
+    #[test]
+    fn zones_inside_schedules_are_history() {
+        let plain = json!({"schedule": "0 * * * *"});
+        let zoned = json!({"schedule": "TZ=UTC 0 * * * *"});
+        let instead = "schedule: Invalid value: \"TZ=UTC 0 * * * *\": cannot use TZ or CRON_TZ in schedule, use timeZone field instead";
+        assert_eq!(create(zoned.clone()), [instead]);
+        assert_eq!(update(plain.clone(), zoned.clone()), [instead]);
+        assert_eq!(update(zoned.clone(), plain), NONE);
+        assert_eq!(update(zoned.clone(), zoned.clone()), NONE);
+        assert_eq!(
+            update(zoned, json!({"schedule": "TZ=UTC 0 * * * *", "timeZone": "UTC"})),
+            [
+                "schedule: Invalid value: \"TZ=UTC 0 * * * *\": cannot use both timeZone field and TZ or CRON_TZ in schedule"
+            ]
+        );
+        for schedule in ["TZ=0", "TZ=", "CRON_TZ=UTC", "TZ=Invalid/Timezone"] {
+            let errors = create(json!({"schedule": schedule}));
+            assert!(errors[0].contains(": invalid schedule format"), "{errors:?}");
+            assert_eq!(errors.len(), 2);
+        }
+    }
+
+    #[test]
+    fn the_job_template_is_a_job_without_selector() {
+        let template = |changes: Value| {
+            let mut spec = json!({"template": {"spec": {"restartPolicy": "OnFailure", "containers": [{"name": "abc", "image": "image"}]}}});
+            for (key, value) in changes.as_object().unwrap() {
+                spec[key] = value.clone();
+            }
+            let mut base = json!({"spec": {"jobTemplate": {"spec": spec}}});
+            crate::cronjob::default(&mut base);
+            create(json!({"jobTemplate": base["spec"]["jobTemplate"]}))
+        };
+        let prefix = "jobTemplate.spec";
+        assert_eq!(template(json!({})), NONE);
+        assert_eq!(
+            template(json!({"parallelism": -1})),
+            [format!("{prefix}.parallelism: Invalid value: -1: must be greater than or equal to 0")]
+        );
+        assert_eq!(
+            template(json!({"selector": {"matchLabels": {"a": "b"}}, "manualSelector": true})),
+            [
+                format!(
+                    "{prefix}.selector: Invalid value: {{\"matchLabels\":{{\"a\":\"b\"}}}}: `selector` will be auto-generated"
+                ),
+                format!("{prefix}.manualSelector: Unsupported value: true: supported values: \"nil\", \"false\""),
+            ]
+        );
+        assert_eq!(
+            template(json!({"template": {"spec": {"containers": [{"name": "abc", "image": "image"}]}}})),
+            [format!("{prefix}.template.spec.restartPolicy: Required value: valid values: \"OnFailure\", \"Never\"")]
+        );
+    }
+
+    #[test]
+    fn names_leave_room_for_the_jobs_suffix() {
+        let named = |length: usize| {
+            let mut cron_job = cron_job(json!({}));
+            cron_job.metadata.name = Some("a".repeat(length));
+            cron_job
+        };
+        assert_eq!(texts(validate(&named(52))), NONE);
+        let wanted =
+            format!("metadata.name: Invalid value: \"{}\": must be no more than 52 characters", "a".repeat(53));
+        assert_eq!(texts(validate(&named(53))), [wanted]);
+        assert_eq!(texts(validate_update(&named(53), &named(53))), NONE);
+    }
 }

@@ -175,16 +175,46 @@ mod tests {
             prop_oneof![Just(""), Just("Indexed"), Just("True"), Just("a")].prop_map(Value::from),
         ];
         let keys = prop::sample::select(vec![
-            "metadata", "labels", "spec", "status", "template", "selector", "matchLabels", "podFailurePolicy", "rules",
-            "onPodConditions", "completions", "parallelism", "manualSelector", "backoffLimitPerIndex", "containers",
-            "name", "generation", "uid", "image", "volumes", "initContainers", "jobTemplate", "resources", "limits", "env",
-            "ports", "livenessProbe", "httpGet", "lifecycle", "securityContext", "valueFrom", "fieldRef", "emptyDir",
+            "metadata",
+            "labels",
+            "spec",
+            "status",
+            "template",
+            "selector",
+            "matchLabels",
+            "podFailurePolicy",
+            "rules",
+            "onPodConditions",
+            "completions",
+            "parallelism",
+            "manualSelector",
+            "backoffLimitPerIndex",
+            "containers",
+            "name",
+            "generation",
+            "uid",
+            "image",
+            "volumes",
+            "initContainers",
+            "jobTemplate",
+            "resources",
+            "limits",
+            "env",
+            "ports",
+            "livenessProbe",
+            "httpGet",
+            "lifecycle",
+            "securityContext",
+            "valueFrom",
+            "fieldRef",
+            "emptyDir",
         ]);
         leaf.prop_recursive(6, 80, 5, move |inner| {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-                prop::collection::vec((keys.clone(), inner), 0..5)
-                    .prop_map(|fields| Value::Object(fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())),
+                prop::collection::vec((keys.clone(), inner), 0..5).prop_map(|fields| Value::Object(
+                    fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+                )),
             ]
         })
     }

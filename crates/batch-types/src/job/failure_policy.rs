@@ -41,12 +41,7 @@ fn container_names(spec: &JobSpec) -> BTreeSet<&str> {
     pod.containers.iter().chain(pod.init_containers.iter().flatten()).map(|container| container.name.as_str()).collect()
 }
 
-fn validate_rule(
-    rule: &PodFailurePolicyRule,
-    spec: &JobSpec,
-    containers: &BTreeSet<&str>,
-    path: &Path,
-) -> Vec<Error> {
+fn validate_rule(rule: &PodFailurePolicyRule, spec: &JobSpec, containers: &BTreeSet<&str>, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     let patterns = rule.on_pod_conditions.as_deref().unwrap_or_default();
     if rule.action == value::ACTION_FAIL_INDEX {
@@ -143,7 +138,8 @@ mod tests {
     /// Errors of a policy of one rule, without the path to it.
     fn rule(rule: serde_json::Value) -> Vec<String> {
         let job = job(json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [rule]}}}));
-        let strip = |text: String| text.strip_prefix("spec.podFailurePolicy.rules[0]").map(str::to_owned).unwrap_or(text);
+        let strip =
+            |text: String| text.strip_prefix("spec.podFailurePolicy.rules[0]").map(str::to_owned).unwrap_or(text);
         texts(&validate(&job)).into_iter().map(strip).collect()
     }
 
@@ -167,19 +163,29 @@ mod tests {
             {"action": "FailJob", "onExitCodes": {"operator": "NotIn", "values": [-1073741819, -1073741676, 0, 5]}},
             {"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [6]}}
         ]);
-        let fine = indexed(json!({"spec": {"backoffLimitPerIndex": 1, "podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": rules}}}));
+        let fine = indexed(
+            json!({"spec": {"backoffLimitPerIndex": 1, "podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": rules}}}),
+        );
         assert_eq!(texts(&validate(&fine)), NONE);
     }
 
     #[test]
     fn actions() {
         let with = |action: &str| rule(json!({"action": action, "onExitCodes": {"operator": "In", "values": [1]}}));
-        assert_eq!(with(""), [".action: Required value: valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]"]);
+        assert_eq!(
+            with(""),
+            [".action: Required value: valid values: [\"Count\" \"FailIndex\" \"FailJob\" \"Ignore\"]"]
+        );
         assert_eq!(
             with("Retry"),
-            [".action: Unsupported value: \"Retry\": supported values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\""]
+            [
+                ".action: Unsupported value: \"Retry\": supported values: \"Count\", \"FailIndex\", \"FailJob\", \"Ignore\""
+            ]
         );
-        assert_eq!(with("FailIndex"), [".action: Invalid value: \"FailIndex\": requires the backoffLimitPerIndex to be set"]);
+        assert_eq!(
+            with("FailIndex"),
+            [".action: Invalid value: \"FailIndex\": requires the backoffLimitPerIndex to be set"]
+        );
     }
 
     #[test]
@@ -189,7 +195,9 @@ mod tests {
             [": Invalid value: specifying one of OnExitCodes and OnPodConditions is required"]
         );
         assert_eq!(
-            rule(json!({"action": "Count", "onExitCodes": {"operator": "In", "values": [1]}, "onPodConditions": [{"type": "A", "status": "True"}]})),
+            rule(
+                json!({"action": "Count", "onExitCodes": {"operator": "In", "values": [1]}, "onPodConditions": [{"type": "A", "status": "True"}]})
+            ),
             [": Invalid value: specifying both OnExitCodes and OnPodConditions is not supported"]
         );
     }
@@ -205,7 +213,9 @@ mod tests {
             ),
             (
                 exit_codes(json!({"containerName": "xyz", "operator": "In", "values": [1]})),
-                vec!["containerName: Invalid value: \"xyz\": must be one of the container or initContainer names in the pod template"],
+                vec![
+                    "containerName: Invalid value: \"xyz\": must be one of the container or initContainer names in the pod template",
+                ],
             ),
             (values(json!([])), vec!["values: Invalid value: null: at least one value is required"]),
             (values(json!([11, 11])), vec!["values[1]: Duplicate value: 11"]),
@@ -213,7 +223,10 @@ mod tests {
             (values(json!([19, 11])), vec!["values: Invalid value: [19,11]: must be ordered"]),
             (
                 values(json!([1, 0, 2])),
-                vec!["values[1]: Invalid value: 0: must not be 0 for the In operator", "values: Invalid value: [1,0,2]: must be ordered"],
+                vec![
+                    "values[1]: Invalid value: 0: must not be 0 for the In operator",
+                    "values: Invalid value: [1,0,2]: must be ordered",
+                ],
             ),
             (values(json!((1..=256).collect::<Vec<_>>())), vec!["values: Too many: 256: must have at most 255 items"]),
         ];
@@ -231,7 +244,9 @@ mod tests {
         );
         assert_eq!(
             condition(json!({"type": "A", "status": "Maybe"})),
-            [".onPodConditions[0].status: Unsupported value: \"Maybe\": supported values: \"False\", \"True\", \"Unknown\""]
+            [
+                ".onPodConditions[0].status: Unsupported value: \"Maybe\": supported values: \"False\", \"True\", \"Unknown\""
+            ]
         );
         let errors = condition(json!({"type": "", "status": "True"}));
         assert_eq!(errors[0], ".onPodConditions[0].type: Invalid value: \"\": name part must be non-empty");

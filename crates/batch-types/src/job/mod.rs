@@ -1,7 +1,9 @@
 //! `batch/v1` Jobs: defaults, strategies, validation, warnings.
 //!
-//! The order of a request is: [`default`], then [`prepare_for_create`] or one of its siblings, then [`validate`] or one of
-//! its siblings, then the warnings. The pod template's own rules are in `pod`; what the controller does is elsewhere.
+//! The order of a request is: [`default`], then [`prepare_for_create`] or one of its siblings, then [`validate`] or one
+//! of its siblings, then the warnings. Upstream stores the result as it then is and applies [`default`] again on every
+//! read, so an answer shows labels that the stored Job may not have (JA-D4). The pod template's own rules are in `pod`;
+//! what the controller does is elsewhere.
 
 mod defaults;
 mod failure_policy;
@@ -30,12 +32,12 @@ pub(crate) use validation::validate_template_job_spec;
 pub(crate) use warnings::spec_warnings;
 pub use warnings::{ORPHAN_BY_DEFAULT_WARNING, name_warning, warnings_on_create, warnings_on_update};
 
-/// Fields that Jobs can be selected by (JA-Q1).
-pub const SELECTABLE_FIELDS: [&str; 3] = ["metadata.name", "metadata.namespace", "status.successful"];
+/// The fields Jobs can be selected by, besides those every kind has (JA-Q1).
+pub const SELECTABLE_FIELDS: [&str; 1] = ["status.successful"];
 
-/// The value of a field that Jobs can be selected by, besides those every kind has: `status.successful` (JA-Q1).
+/// The value of such a field.
 pub fn field_selector_value(job: &Value, field: &str) -> Option<String> {
-    (field == "status.successful").then(|| {
+    SELECTABLE_FIELDS.contains(&field).then(|| {
         let succeeded = job.get("status").and_then(|status| status.get("succeeded")).and_then(Value::as_i64);
         succeeded.unwrap_or_default().to_string()
     })
@@ -70,7 +72,10 @@ mod tests {
 
     #[test]
     fn jobs_are_selected_by_successful_pods() {
-        assert_eq!(field_selector_value(&json!({"status": {"succeeded": 3}}), "status.successful"), Some("3".to_owned()));
+        assert_eq!(
+            field_selector_value(&json!({"status": {"succeeded": 3}}), "status.successful"),
+            Some("3".to_owned())
+        );
         assert_eq!(field_selector_value(&json!({}), "status.successful"), Some("0".to_owned()));
         assert_eq!(field_selector_value(&json!({}), "spec.suspend"), None);
     }

@@ -198,9 +198,7 @@ impl Update<'_> {
         }
         // A suspended Job with nothing to do completes without ever starting (JA-S43).
         let never_starts = self.spec.suspend == Some(true) && self.spec.completions == Some(0);
-        if (self.finish_toggles() || self.start_time_changes())
-            && !never_starts
-            && self.new_status.start_time.is_none()
+        if (self.finish_toggles() || self.start_time_changes()) && !never_starts && self.new_status.start_time.is_none()
         {
             let detail = "startTime is required for finished job";
             errors.push(Error::required(&self.path.child("startTime"), detail));
@@ -279,7 +277,7 @@ impl Update<'_> {
         errors
     }
 
-    /// JA-S23…S25, and where upstream once kept `SuccessCriteriaMet` to Jobs with a success policy: with both gates off.
+    /// JA-S23…S25; with both gates off also what once kept `SuccessCriteriaMet` to Jobs with a success policy.
     fn success_criteria(&self, gates: &Gates) -> Vec<Error> {
         let mut errors = Vec::new();
         let met = self.has(SUCCESS_CRITERIA_MET);
@@ -354,4 +352,318 @@ impl Update<'_> {
 
 fn text(value: &Option<String>) -> &str {
     value.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{merged, texts, valid};
+    use super::*;
+
+    const T1: &str = "2024-05-01T10:00:00Z";
+    const T2: &str = "2024-05-01T11:00:00Z";
+    const NONE: [&str; 0] = [];
+
+    /// Errors of replacing one status by another in a Job that `spec` was merged into.
+    fn replace_in(spec: Value, old: Value, new: Value) -> Vec<String> {
+        replace_with(&Gates::DEFAULT, spec, old, new)
+    }
+
+    fn replace_with(gates: &Gates, spec: Value, old: Value, new: Value) -> Vec<String> {
+        let job = merged(valid(), &json!({"spec": spec}));
+        let with = |status: Value| {
+            let mut job = job.clone();
+            job["status"] = status;
+            serde_json::from_value(job).unwrap()
+        };
+        let strip = |text: String| text.strip_prefix("status.").map(str::to_owned).unwrap_or(text);
+        texts(&validate_status_update(&with(new), &with(old), gates)).into_iter().map(strip).collect()
+    }
+
+    fn replace(old: Value, new: Value) -> Vec<String> {
+        replace_in(json!({}), old, new)
+    }
+
+    /// A status with conditions that are true, and other fields.
+    fn status(conditions: &[&str], fields: Value) -> Value {
+        let conditions: Vec<_> = conditions.iter().map(|type_| json!({"type": type_, "status": "True"})).collect();
+        merged(json!({"conditions": conditions}), &fields)
+    }
+
+    fn both_times() -> Value {
+        json!({"startTime": T1, "completionTime": T2})
+    }
+
+    fn both_times_and(fields: Value) -> Value {
+        merged(both_times(), &fields)
+    }
+
+    fn indexed() -> Value {
+        json!({"completionMode": "Indexed", "completions": 10, "parallelism": 5})
+    }
+
+    fn per_index() -> Value {
+        merged(indexed(), &json!({"backoffLimitPerIndex": 1}))
+    }
+
+    #[test]
+    fn counters_are_not_negative() {
+        assert_eq!(
+            replace(
+                json!({"active": 1, "succeeded": 2, "failed": 3, "terminating": 4}),
+                json!({"active": 2, "succeeded": 3, "failed": 4, "ready": 1, "terminating": 4})
+            ),
+            NONE
+        );
+        let negative = json!({"active": -1, "succeeded": -1, "failed": -1, "ready": -1, "terminating": -1});
+        let text = "Invalid value: -1: must be greater than or equal to 0";
+        let wanted = ["active", "succeeded", "failed", "ready", "terminating"].map(|field| format!("{field}: {text}"));
+        assert_eq!(replace(negative.clone(), negative), wanted);
+    }
+
+    #[test]
+    fn uncounted_pods_are_named_once() {
+        let uncounted = json!({"uncountedTerminatedPods": {"succeeded": ["a", "b", "c", "a", ""], "failed": ["c", "d", "e", "d", ""]}});
+        assert_eq!(
+            replace(json!({}), uncounted),
+            [
+                "uncountedTerminatedPods.succeeded[3]: Duplicate value: \"a\"",
+                "uncountedTerminatedPods.succeeded[4]: Invalid value: \"\": must not be empty",
+                "uncountedTerminatedPods.failed[0]: Duplicate value: \"c\"",
+                "uncountedTerminatedPods.failed[3]: Duplicate value: \"d\"",
+                "uncountedTerminatedPods.failed[4]: Invalid value: \"\": must not be empty",
+            ]
+        );
+    }
+
+    const FAILED_ALONE: &str =
+        "conditions: Invalid value: cannot set Failed=True condition without the FailureTarget=true condition";
+    const COMPLETE_ALONE: &str =
+        "conditions: Invalid value: cannot set Complete=True condition without the SuccessCriteriaMet=true condition";
+
+    #[test]
+    fn terminal_conditions_need_their_forerunners() {
+        assert_eq!(
+            replace(json!({}), status(&["Complete", "Failed"], both_times())),
+            [
+                "conditions: Invalid value: cannot set Complete=True and Failed=true conditions",
+                FAILED_ALONE,
+                COMPLETE_ALONE
+            ]
+        );
+        assert_eq!(replace(json!({}), status(&["Complete"], both_times())), [COMPLETE_ALONE]);
+        assert_eq!(replace(json!({}), status(&["Failed"], json!({"startTime": T1}))), [FAILED_ALONE]);
+        assert_eq!(
+            replace(json!({}), status(&["Complete", "FailureTarget"], both_times())),
+            ["conditions: Invalid value: cannot set Complete=True and FailureTarget=true conditions", COMPLETE_ALONE]
+        );
+        assert_eq!(replace(json!({}), status(&["FailureTarget", "Failed"], json!({"startTime": T1}))), NONE);
+        assert_eq!(replace(json!({}), status(&["SuccessCriteriaMet", "Complete"], both_times())), NONE);
+    }
+
+    #[test]
+    fn finished_jobs_have_started_and_left_nothing_behind() {
+        let failing = |fields: Value| status(&["FailureTarget"], merged(json!({"startTime": T1}), &fields));
+        let failed = |fields: Value| status(&["FailureTarget", "Failed"], merged(json!({"startTime": T1}), &fields));
+        let uncounted = json!({"uncountedTerminatedPods": {"failed": ["a"]}});
+        assert_eq!(
+            replace(failing(json!({"startTime": null})), failed(json!({"startTime": null}))),
+            ["startTime: Required value: startTime is required for finished job"]
+        );
+        assert_eq!(
+            replace(failing(json!({"active": 1})), failed(json!({"active": 1}))),
+            ["active: Invalid value: 1: active>0 is invalid for finished job"]
+        );
+        assert_eq!(
+            replace(failing(json!({"terminating": 1})), failed(json!({"terminating": 1}))),
+            ["terminating: Invalid value: 1: terminating>0 is invalid for finished job"]
+        );
+        assert_eq!(
+            replace(failing(uncounted.clone()), failed(uncounted.clone())),
+            ["uncountedTerminatedPods: Invalid value: {\"failed\":[\"a\"]}: must be empty for finished job"]
+        );
+        let other = json!({"uncountedTerminatedPods": {"failed": ["b"]}});
+        assert_eq!(replace(failed(uncounted.clone()), failed(other)).len(), 1);
+        let noted = status(&["FailureTarget", "Failed", "Noted"], merged(json!({"startTime": T1}), &uncounted));
+        assert_eq!(replace(failed(uncounted), noted), NONE);
+    }
+
+    #[test]
+    fn a_suspended_job_with_nothing_to_do_completes_without_starting() {
+        let done = status(&["SuccessCriteriaMet", "Complete"], json!({"completionTime": T2}));
+        assert_eq!(replace_in(json!({"suspend": true, "completions": 0}), json!({}), done.clone()), NONE);
+        assert_eq!(
+            replace_in(json!({"suspend": true}), json!({}), done),
+            ["startTime: Required value: startTime is required for finished job"]
+        );
+    }
+
+    #[test]
+    fn completion_time_belongs_to_complete_jobs() {
+        let met = status(&["SuccessCriteriaMet"], json!({"startTime": T1}));
+        let complete = |fields: Value| status(&["SuccessCriteriaMet", "Complete"], both_times_and(fields));
+        let required = "completionTime: Required value: completionTime is required for Complete jobs";
+        assert_eq!(replace(met.clone(), complete(json!({"completionTime": null}))), [required]);
+        assert_eq!(replace(complete(json!({})), complete(json!({"completionTime": null}))), [required]);
+        assert_eq!(
+            replace(complete(json!({})), complete(json!({"completionTime": T1}))),
+            ["completionTime: Invalid value: \"2024-05-01T10:00:00Z\": field is immutable"]
+        );
+        assert_eq!(
+            replace(met, complete(json!({"startTime": T2, "completionTime": T1})))[..],
+            [
+                "completionTime: Invalid value: \"2024-05-01T10:00:00Z\": must be equal to or after `startTime`",
+                "startTime: Invalid value: \"2024-05-01T11:00:00Z\": field is immutable for unsuspended job once set",
+            ]
+        );
+        assert_eq!(
+            replace(json!({}), both_times()),
+            [
+                "completionTime: Invalid value: \"2024-05-01T11:00:00Z\": cannot set completionTime when there is no Complete=True condition"
+            ]
+        );
+        assert_eq!(replace(both_times(), both_times_and(json!({"active": 1}))), NONE);
+        assert_eq!(replace(both_times(), json!({"startTime": T1})), NONE);
+    }
+
+    #[test]
+    fn start_time_is_fixed_while_a_job_runs() {
+        let started = json!({"startTime": T1});
+        let text = "field is immutable for unsuspended job once set";
+        assert_eq!(replace(json!({}), started.clone()), NONE);
+        assert_eq!(replace(started.clone(), json!({})), [format!("startTime: Invalid value: null: {text}")]);
+        assert_eq!(
+            replace(started.clone(), json!({"startTime": T2})),
+            [format!("startTime: Invalid value: \"{T2}\": {text}")]
+        );
+        assert_eq!(replace_in(json!({"suspend": true}), started.clone(), json!({})), NONE);
+        let resumed = json!({"startTime": T2, "conditions": [{"type": "Suspended", "status": "False"}]});
+        assert_eq!(replace(status(&["Suspended"], started), resumed), NONE);
+    }
+
+    #[test]
+    fn indexes_are_well_formed_and_apart() {
+        let completed = |text: &str| json!({"completedIndexes": text});
+        let both = |completed: &str, failed: &str| json!({"completedIndexes": completed, "failedIndexes": failed});
+        let bad = "cannot convert string to integer for index: \"invalid format\"";
+        let cases = [
+            (indexed(), completed(""), completed("1,3-5,7"), vec![]),
+            (
+                indexed(),
+                completed(""),
+                completed("invalid format"),
+                vec![format!("completedIndexes: Invalid value: \"invalid format\": error parsing completedIndexes: {bad}")],
+            ),
+            (indexed(), completed("invalid format"), merged(completed("invalid format"), &json!({"active": 1})), vec![]),
+            (
+                per_index(),
+                json!({}),
+                both("", "invalid format"),
+                vec![format!("failedIndexes: Invalid value: \"invalid format\": error parsing failedIndexes: {bad}")],
+            ),
+            (
+                json!({}),
+                json!({}),
+                completed("0"),
+                vec!["completedIndexes: Invalid value: \"0\": cannot set non-empty completedIndexes when non-indexed completion mode".to_owned()],
+            ),
+            (json!({}), completed("0"), merged(completed("0"), &json!({"active": 1})), vec![]),
+            (
+                indexed(),
+                json!({}),
+                both("", ""),
+                vec!["failedIndexes: Invalid value: \"\": cannot set non-null failedIndexes when backoffLimitPerIndex is null".to_owned()],
+            ),
+            (
+                per_index(),
+                both("3-4", "0,2"),
+                both("2-4", "0,2"),
+                vec!["failedIndexes: Invalid value: \"0,2\": failedIndexes and completedIndexes overlap at index: 2".to_owned()],
+            ),
+            (per_index(), both("2-4", "0,2"), merged(both("2-4", "0,2"), &json!({"active": 1})), vec![]),
+        ];
+        for (spec, old, new, wanted) in cases {
+            assert_eq!(replace_in(spec, old, new.clone()), wanted, "{new}");
+        }
+    }
+
+    #[test]
+    fn counters_only_grow() {
+        assert_eq!(
+            replace(json!({"failed": 3}), json!({"failed": 1})),
+            ["failed: Invalid value: 1: cannot decrease the failed counter"]
+        );
+        assert_eq!(
+            replace(json!({"succeeded": 3}), json!({})),
+            ["succeeded: Invalid value: 0: cannot decrease the succeeded counter"]
+        );
+        assert_eq!(replace_in(indexed(), json!({"succeeded": 3}), json!({"succeeded": 1})).len(), 1);
+        let elastic = merged(indexed(), &json!({"parallelism": 10}));
+        assert_eq!(replace_in(elastic, json!({"succeeded": 3}), json!({"succeeded": 1})), NONE);
+    }
+
+    #[test]
+    fn no_more_ready_than_active() {
+        let text = "ready: Invalid value: 2: cannot set more ready pods than active";
+        assert_eq!(replace(json!({}), json!({"ready": 2, "active": 1})), [text]);
+        assert_eq!(replace(json!({"ready": 2, "active": 2}), json!({"ready": 2, "active": 1})), [text]);
+        let bad = json!({"ready": 2, "active": 1});
+        assert_eq!(replace(bad.clone(), merged(bad, &json!({"succeeded": 1}))), NONE);
+    }
+
+    #[test]
+    fn there_is_no_way_back() {
+        let failed = status(&["FailureTarget", "Failed"], json!({"startTime": T1}));
+        assert_eq!(
+            replace(failed, json!({"startTime": T1})),
+            [
+                "conditions: Invalid value: cannot disable the terminal Failed=True condition",
+                "conditions: Invalid value: cannot disable the terminal FailureTarget=True condition",
+            ]
+        );
+        assert_eq!(
+            replace(status(&["SuccessCriteriaMet"], json!({})), status(&["Noted"], json!({}))),
+            ["conditions: Invalid value: cannot disable the SuccessCriteriaMet=True condition"]
+        );
+        assert_eq!(
+            replace(status(&["Complete"], both_times()), status(&["Complete", "SuccessCriteriaMet"], both_times())),
+            [
+                "conditions: Invalid value: cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions"
+            ]
+        );
+    }
+
+    #[test]
+    fn success_and_failure_exclude_each_other() {
+        assert_eq!(
+            replace(status(&["FailureTarget"], json!({})), status(&["FailureTarget", "SuccessCriteriaMet"], json!({}))),
+            ["conditions: Invalid value: cannot set SuccessCriteriaMet=True and FailureTarget=true conditions"]
+        );
+        let policy = merged(indexed(), &json!({"successPolicy": {"rules": [{"succeededCount": 1}]}}));
+        assert_eq!(
+            replace_in(policy, json!({}), status(&["Complete"], both_times())),
+            [
+                COMPLETE_ALONE,
+                "conditions: Invalid value: cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True"
+            ]
+        );
+        assert_eq!(replace(json!({}), status(&["SuccessCriteriaMet"], json!({}))), NONE);
+    }
+
+    #[test]
+    fn without_managed_by_the_rules_are_few() {
+        let lax = Gates { job_managed_by: false, ..Gates::DEFAULT };
+        let complete = status(&["Complete"], json!({}));
+        assert_eq!(replace_with(&lax, json!({}), json!({"failed": 3}), complete.clone()), NONE);
+        assert_eq!(replace_with(&lax, json!({}), complete, json!({"active": -1})).len(), 1);
+        let lax = Gates { job_pod_replacement_policy: false, ..lax };
+        assert_eq!(
+            replace_with(&lax, json!({}), json!({}), status(&["SuccessCriteriaMet"], json!({}))),
+            [
+                "conditions: Invalid value: cannot set SuccessCriteriaMet to NonIndexed Job",
+                "conditions: Invalid value: cannot set SuccessCriteriaMet=True for Job without SuccessPolicy",
+            ]
+        );
+    }
 }

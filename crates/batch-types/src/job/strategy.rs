@@ -1,5 +1,5 @@
-//! What the server does to a Job before checking it: status, generation, generated labels and selector (JA-C3…C7, JA-U1,
-//! JA-U2, JA-S1).
+//! What the server does to a Job before checking it: status, generation, generated labels and selector (JA-C3…C7,
+//! JA-U1, JA-U2, JA-S1).
 
 use serde_json::{Map, Value};
 
@@ -98,8 +98,8 @@ pub(crate) fn set_generation(new: &mut Value, old: &Value) {
     }
 }
 
-/// Labels the template and selects those labels, unless the user does (JA-C4, JA-C5). What is there stays; conflicts are
-/// refused by validation.
+/// Labels the template and selects those labels, unless the user does (JA-C4, JA-C5). What is there stays; conflicts
+/// are refused by validation.
 fn generate_selector(job: &mut Value, facts: &CreateFacts<'_>) {
     if at(job, &["spec", "manualSelector"]).and_then(Value::as_bool).unwrap_or_default() {
         return;
@@ -162,9 +162,13 @@ mod tests {
 
     #[test]
     fn labels_and_selector_are_generated() {
-        let job = created(json!({"metadata": {"name": "demo"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}}), false);
+        let job =
+            created(json!({"metadata": {"name": "demo"}, "spec": {"selector": {"matchLabels": {"a": "b"}}}}), false);
         assert_eq!(job["spec"]["template"]["metadata"]["labels"], four_labels());
-        assert_eq!(job["spec"]["selector"], json!({"matchLabels": {"a": "b", "batch.kubernetes.io/controller-uid": "u1"}}));
+        assert_eq!(
+            job["spec"]["selector"],
+            json!({"matchLabels": {"a": "b", "batch.kubernetes.io/controller-uid": "u1"}})
+        );
         assert_eq!(job["metadata"].get("labels"), None);
     }
 
@@ -226,7 +230,8 @@ mod tests {
 
     #[test]
     fn generation_counts_changes_of_the_spec() {
-        let old = json!({"metadata": {"generation": 4}, "spec": {"suspend": false, "template": {}}, "status": {"active": 1}});
+        let old =
+            json!({"metadata": {"generation": 4}, "spec": {"suspend": false, "template": {}}, "status": {"active": 1}});
         let update = |change: &dyn Fn(&mut Value)| {
             let mut new = old.clone();
             change(&mut new);

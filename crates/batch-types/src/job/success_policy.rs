@@ -86,23 +86,39 @@ mod tests {
 
     #[test]
     fn what_is_fine() {
-        assert_eq!(rules(json!([{"succeededCount": 1, "succeededIndexes": "0,2,4"}, {"succeededIndexes": "1,3"}])), NONE);
+        assert_eq!(
+            rules(json!([{"succeededCount": 1, "succeededIndexes": "0,2,4"}, {"succeededIndexes": "1,3"}])),
+            NONE
+        );
         assert_eq!(rules(json!([{"succeededCount": 5}, {"succeededIndexes": ""}, {"succeededCount": 0}])), NONE);
     }
 
     #[test]
     fn rules_are_checked_against_the_completions() {
         let cases = [
-            (json!([]), vec!["rules: Required value: at least one rules must be specified when the successPolicy is specified"]),
-            (json!([{}]), vec!["rules[0]: Required value: at least one of succeededCount or succeededIndexes must be specified"]),
-            (json!([{"succeededCount": -1}]), vec!["rules[0].succeededCount: Invalid value: -1: must be greater than or equal to 0"]),
+            (
+                json!([]),
+                vec!["rules: Required value: at least one rules must be specified when the successPolicy is specified"],
+            ),
+            (
+                json!([{}]),
+                vec!["rules[0]: Required value: at least one of succeededCount or succeededIndexes must be specified"],
+            ),
+            (
+                json!([{"succeededCount": -1}]),
+                vec!["rules[0].succeededCount: Invalid value: -1: must be greater than or equal to 0"],
+            ),
             (
                 json!([{"succeededCount": 6}]),
-                vec!["rules[0].succeededCount: Invalid value: 6: must be less than or equal to 5 (the number of specified completions)"],
+                vec![
+                    "rules[0].succeededCount: Invalid value: 6: must be less than or equal to 5 (the number of specified completions)",
+                ],
             ),
             (
                 json!([{"succeededCount": 4, "succeededIndexes": "0-2"}]),
-                vec!["rules[0].succeededCount: Invalid value: 4: must be less than or equal to 3 (the number of indexes in the specified succeededIndexes field)"],
+                vec![
+                    "rules[0].succeededCount: Invalid value: 4: must be less than or equal to 3 (the number of indexes in the specified succeededIndexes field)",
+                ],
             ),
             (
                 json!([{"succeededCount": 1, "succeededIndexes": "x"}]),
@@ -115,15 +131,24 @@ mod tests {
         for (value, wanted) in cases {
             assert_eq!(rules(value.clone()), wanted, "{value}");
         }
-        assert_eq!(rules(json!(vec![json!({"succeededCount": 1}); 21])), ["rules: Too many: 21: must have at most 20 items"]);
+        assert_eq!(
+            rules(json!(vec![json!({"succeededCount": 1}); 21])),
+            ["rules: Too many: 21: must have at most 20 items"]
+        );
         let long = format!("0{}", ",0".repeat(32768));
-        assert_eq!(rules(json!([{"succeededIndexes": long}]))[0], "rules[0].succeededIndexes: Too long: may not be more than 65536 bytes");
+        assert_eq!(
+            rules(json!([{"succeededIndexes": long}]))[0],
+            "rules[0].succeededIndexes: Too long: may not be more than 65536 bytes"
+        );
     }
 
     #[test]
     fn only_indexed_jobs_have_one() {
         let job = job(json!({"spec": {"successPolicy": {"rules": []}}}));
-        assert_eq!(texts(&validate(&job)), ["spec.successPolicy: Invalid value: {\"rules\":[]}: requires indexed completion mode"]);
+        assert_eq!(
+            texts(&validate(&job)),
+            ["spec.successPolicy: Invalid value: {\"rules\":[]}: requires indexed completion mode"]
+        );
     }
 
     #[test]

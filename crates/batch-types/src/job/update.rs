@@ -15,8 +15,8 @@ use crate::field::{Error, Path};
 use crate::meta::{self, IMMUTABLE};
 use crate::selector;
 
-/// Everything wrong with an update: the new object by itself, then the change. Errors of the spec are found by both, and
-/// upstream reports both (JA-U4).
+/// Everything wrong with an update: the new object by itself, then the change. Errors of the spec are found by both,
+/// and upstream reports both (JA-U4).
 pub fn validate_update(new: &Job, old: &Job) -> Vec<Error> {
     let unset = JobSpec::default();
     let (new_spec, old_spec) = (new.spec.as_ref().unwrap_or(&unset), old.spec.as_ref().unwrap_or(&unset));
@@ -33,7 +33,11 @@ pub fn validate_update(new: &Job, old: &Job) -> Vec<Error> {
     }
     errors.extend(validate_template(new_spec, old, old_spec, &path.child("template")));
     errors.extend(immutable(&new_spec.completion_mode, &old_spec.completion_mode, &path.child("completionMode")));
-    errors.extend(immutable(&new_spec.pod_failure_policy, &old_spec.pod_failure_policy, &path.child("podFailurePolicy")));
+    errors.extend(immutable(
+        &new_spec.pod_failure_policy,
+        &old_spec.pod_failure_policy,
+        &path.child("podFailurePolicy"),
+    ));
     errors.extend(immutable(
         &new_spec.backoff_limit_per_index,
         &old_spec.backoff_limit_per_index,
@@ -67,9 +71,8 @@ fn validate_completions(new: &JobSpec, old: &JobSpec, path: &Path) -> Option<Err
     }
     // An Indexed Job without completions is refused already (JA-V18).
     let completions = new.completions?;
-    (new.parallelism != Some(completions)).then(|| {
-        Error::invalid(&field, completions, format!("can only be modified in tandem with {path}.parallelism"))
-    })
+    (new.parallelism != Some(completions))
+        .then(|| Error::invalid(&field, completions, format!("can only be modified in tandem with {path}.parallelism")))
 }
 
 /// JA-U9…U13.
@@ -113,9 +116,7 @@ fn with_node_affinity(old: Option<Affinity>, new: Option<&Affinity>) -> Option<A
             let rest = Affinity { node_affinity: None, ..old };
             (rest != Affinity::default()).then_some(rest)
         }
-        (old, Some(new)) => {
-            Some(Affinity { node_affinity: new.node_affinity.clone(), ..old.unwrap_or_default() })
-        }
+        (old, Some(new)) => Some(Affinity { node_affinity: new.node_affinity.clone(), ..old.unwrap_or_default() }),
     }
 }
 
@@ -186,9 +187,17 @@ mod tests {
         let suspended = json!({"spec": {"suspend": true}});
         let cases = [
             (json!({}), json!({"managedBy": "a/b"}), "spec.managedBy: Invalid value: \"a/b\": field is immutable"),
-            (json!({"managedBy": "a/b"}), json!({"managedBy": null}), "spec.managedBy: Invalid value: null: field is immutable"),
+            (
+                json!({"managedBy": "a/b"}),
+                json!({"managedBy": null}),
+                "spec.managedBy: Invalid value: null: field is immutable",
+            ),
             (json!({}), json!({"completions": null}), "spec.completions: Invalid value: null: field is immutable"),
-            (json!({"completions": 2}), json!({"completions": 4}), "spec.completions: Invalid value: 4: field is immutable"),
+            (
+                json!({"completions": 2}),
+                json!({"completions": 4}),
+                "spec.completions: Invalid value: 4: field is immutable",
+            ),
             (
                 json!({"podReplacementPolicy": "Failed"}),
                 json!({"podFailurePolicy": {"rules": []}}),
@@ -246,17 +255,17 @@ mod tests {
         json!({"spec": {"template": {"spec": change}}})
     }
 
-    fn affinity(node: Value, pods: Value) -> Value {
-        let term = |_: &Value| json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}]});
-        let pod_term = |_: &Value| json!({"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": {"topologyKey": "a", "labelSelector": {"matchLabels": {"a": "b"}}}}]});
-        let mut affinity = json!({});
-        if node == true {
-            affinity["nodeAffinity"] = term(&node);
-        }
-        if pods == true {
-            affinity["podAffinity"] = pod_term(&pods);
-        }
-        pod(json!({"affinity": affinity}))
+    /// A template with affinity to nodes, to pods, or both.
+    fn affinity(to: &[&str]) -> Value {
+        let nodes = json!({"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "preference": {"matchExpressions": [{"key": "a", "operator": "Exists"}]}}]});
+        let pods = json!({"preferredDuringSchedulingIgnoredDuringExecution": [
+            {"weight": 1, "podAffinityTerm": {"topologyKey": "a", "labelSelector": {"matchLabels": {"a": "b"}}}}]});
+        let fields = to.iter().map(|field| {
+            let terms = if *field == "nodeAffinity" { &nodes } else { &pods };
+            ((*field).to_owned(), terms.clone())
+        });
+        pod(json!({"affinity": Value::Object(fields.collect())}))
     }
 
     /// Changes of scheduling that only a Job without pods may make.
@@ -265,11 +274,13 @@ mod tests {
             pod(json!({"nodeSelector": {"a": "b"}})),
             pod(json!({"tolerations": [{"key": "a", "operator": "Exists"}]})),
             pod(json!({"schedulingGates": [{"name": "a"}]})),
-            affinity(json!(true), json!(false)),
+            affinity(&["nodeAffinity"]),
             json!({"spec": {"template": {"metadata": {"annotations": {"a": "b"}}}}}),
             json!({"spec": {"template": {"metadata": {"labels": {"a": "b"}}}}}),
             pod(json!({"containers": [{"name": "ctr", "image": "busybox", "resources": {"requests": {"cpu": "1"}}}]})),
-            pod(json!({"initContainers": [{"name": "def", "image": "busybox", "resources": {"limits": {"cpu": "1"}}}]})),
+            pod(
+                json!({"initContainers": [{"name": "def", "image": "busybox", "resources": {"limits": {"cpu": "1"}}}]}),
+            ),
         ]
     }
 
@@ -282,16 +293,18 @@ mod tests {
             pod(json!({"containers": [{"name": "ctr", "image": "busybox"}, {"name": "new", "image": "busybox"}]})),
             pod(json!({"initContainers": null})),
             pod(json!({"resources": {"limits": {"cpu": "1"}}})),
-            affinity(json!(false), json!(true)),
+            affinity(&["podAffinity"]),
         ]
     }
 
     /// The fields that containers have after defaulting, without which every change would be one of them, too.
     fn with_defaults(mut change: Value) -> Value {
+        let defaults = json!({"imagePullPolicy": "Always", "terminationMessagePath": "/dev/termination-log",
+            "terminationMessagePolicy": "File"});
         for list in ["containers", "initContainers"] {
-            for container in change["spec"]["template"]["spec"].get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-                let defaults = json!({"imagePullPolicy": "Always", "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File"});
-                *container = merged(defaults, container);
+            let list = change.pointer_mut(&format!("/spec/template/spec/{list}"));
+            for container in list.and_then(Value::as_array_mut).into_iter().flatten() {
+                *container = merged(defaults.clone(), container);
             }
         }
         change
@@ -339,13 +352,10 @@ mod tests {
     fn node_affinity_comes_and_goes_but_pod_affinity_stays() {
         let suspended = |setup: Value| merged(setup, &json!({"spec": {"suspend": true}}));
         let none = pod(json!({"affinity": null}));
-        let (node, pods, both) = (
-            affinity(json!(true), json!(false)),
-            affinity(json!(false), json!(true)),
-            affinity(json!(true), json!(true)),
-        );
+        let (node, pods, both) =
+            (affinity(&["nodeAffinity"]), affinity(&["podAffinity"]), affinity(&["nodeAffinity", "podAffinity"]));
         assert_eq!(change(suspended(node.clone()), none.clone()), NONE);
-        assert_eq!(change(suspended(pods.clone()), node.clone()), NONE);
+        assert_eq!(change(suspended(pods.clone()), node), NONE);
         assert_eq!(change(suspended(both.clone()), pod(json!({"affinity": {"nodeAffinity": null}}))), NONE);
         assert_eq!(fields(suspended(pods), none.clone()), ["spec.template.spec"]);
         assert_eq!(fields(suspended(both), none), ["spec.template.spec"]);
@@ -354,7 +364,9 @@ mod tests {
     #[test]
     fn a_quantity_spelled_differently_is_no_change() {
         let resources = |cpu: &str| {
-            with_defaults(pod(json!({"containers": [{"name": "ctr", "image": "busybox", "resources": {"limits": {"cpu": cpu}}}]})))
+            with_defaults(pod(
+                json!({"containers": [{"name": "ctr", "image": "busybox", "resources": {"limits": {"cpu": cpu}}}]}),
+            ))
         };
         assert_eq!(change(resources("1"), resources("1000m")), NONE);
         assert_eq!(fields(resources("1"), resources("2")), ["spec.template"]);

@@ -52,8 +52,7 @@ impl Options<'_> {
 pub(super) fn validate_with(job: &Job, options: &Options<'_>) -> Vec<Error> {
     let unset = JobSpec::default();
     let spec = job.spec.as_ref().unwrap_or(&unset);
-    let mut errors =
-        meta::validate(&job.metadata, Scope::Namespaced, NameRule::DnsSubdomain, &Path::new("metadata"));
+    let mut errors = meta::validate(&job.metadata, Scope::Namespaced, NameRule::DnsSubdomain, &Path::new("metadata"));
     errors.extend(validate_generated_selector(job, spec, options.prefixed_labels_required));
     errors.extend(validate_spec(spec, &Path::new("spec"), options));
     errors.extend(validate_pod_host_names(job, spec));
@@ -168,9 +167,8 @@ fn validate_counts(spec: &JobSpec, path: &Path) -> Vec<Error> {
         ("maxFailedIndexes", spec.max_failed_indexes.map(i64::from)),
     ];
     let negative = counts.into_iter().filter(|(_, count)| count.is_some_and(|count| count < 0));
-    let mut errors: Vec<_> = negative
-        .filter_map(|(field, count)| validate_non_negative(count?, &path.child(field)))
-        .collect();
+    let mut errors: Vec<_> =
+        negative.filter_map(|(field, count)| validate_non_negative(count?, &path.child(field))).collect();
     if spec.max_failed_indexes.is_some() && spec.backoff_limit_per_index.is_none() {
         errors.push(Error::required(&path.child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"));
     }
@@ -234,10 +232,8 @@ fn validate_indexed(spec: &JobSpec, path: &Path) -> Vec<Error> {
 }
 
 fn validate_non_indexed(spec: &JobSpec, path: &Path) -> Vec<Error> {
-    let fields = [
-        ("backoffLimitPerIndex", spec.backoff_limit_per_index),
-        ("maxFailedIndexes", spec.max_failed_indexes),
-    ];
+    let fields =
+        [("backoffLimitPerIndex", spec.backoff_limit_per_index), ("maxFailedIndexes", spec.max_failed_indexes)];
     let set = fields.into_iter().filter_map(|(field, count)| Some((field, count?)));
     set.map(|(field, count)| Error::invalid(&path.child(field), count, "requires indexed completion mode")).collect()
 }
@@ -258,9 +254,10 @@ fn validate_restart_policy(spec: &JobSpec, path: &Path) -> Option<Error> {
     let policy = spec.template.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()).unwrap_or_default();
     match policy {
         value::RESTART_NEVER => None,
-        value::RESTART_ON_FAILURE => spec.pod_failure_policy.as_ref().map(|_| {
-            Error::invalid(path, policy, "only \"Never\" is supported when podFailurePolicy is specified")
-        }),
+        value::RESTART_ON_FAILURE => spec
+            .pod_failure_policy
+            .as_ref()
+            .map(|_| Error::invalid(path, policy, "only \"Never\" is supported when podFailurePolicy is specified")),
         // Defaulting turns "unset" into `Always`, so both count as unset.
         "" | value::RESTART_ALWAYS => Some(Error::required(path, "valid values: \"OnFailure\", \"Never\"")),
         other => Some(Error::not_supported(path, other, &[value::RESTART_ON_FAILURE, value::RESTART_NEVER])),
@@ -306,12 +303,17 @@ mod tests {
             job(json!({"spec": {"parallelism": 0, "completions": 0, "backoffLimit": 0, "ttlSecondsAfterFinished": 0}})),
             job(json!({"spec": {"managedBy": "example.com/foo", "podReplacementPolicy": "Failed"}})),
             job(json!({"spec": {"template": {"spec": {"restartPolicy": "OnFailure"}}}})),
-            job(json!({"spec": {"manualSelector": true, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}}}}))
-                .clone(),
+            job(
+                json!({"spec": {"manualSelector": true, "selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}}}}),
+            ),
             job(json!({"spec": {"parallelism": 1_000_000_000, "completions": 1_000_000_000}})),
             indexed(json!({"spec": {"completions": 2, "parallelism": 100_000}})),
-            indexed(json!({"spec": {"completions": 100_000, "parallelism": 100_000, "maxFailedIndexes": 100_000, "backoffLimitPerIndex": 1}})),
-            indexed(json!({"spec": {"completions": 1_000_000_000, "parallelism": 10_000, "maxFailedIndexes": 10_000, "backoffLimitPerIndex": 1}})),
+            indexed(
+                json!({"spec": {"completions": 100_000, "parallelism": 100_000, "maxFailedIndexes": 100_000, "backoffLimitPerIndex": 1}}),
+            ),
+            indexed(
+                json!({"spec": {"completions": 1_000_000_000, "parallelism": 10_000, "maxFailedIndexes": 10_000, "backoffLimitPerIndex": 1}}),
+            ),
         ];
         for job in fine {
             assert_eq!(check(job.clone()), NONE, "{job:?}");
@@ -320,7 +322,8 @@ mod tests {
 
     #[test]
     fn counts_may_not_be_negative() {
-        for field in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"] {
+        for field in ["parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"]
+        {
             let wanted = format!("spec.{field}: Invalid value: -1: must be greater than or equal to 0");
             assert_eq!(spec(json!({field: -1})), [wanted]);
         }
@@ -338,7 +341,9 @@ mod tests {
         assert_eq!(spec(json!({"managedBy": ""})), ["spec.managedBy: Required value"]);
         assert_eq!(
             spec(json!({"managedBy": "invalid custom controller name"})),
-            ["spec.managedBy: Invalid value: \"invalid custom controller name\": must be a domain-prefixed path (such as \"acme.io/foo\")"]
+            [
+                "spec.managedBy: Invalid value: \"invalid custom controller name\": must be a domain-prefixed path (such as \"acme.io/foo\")"
+            ]
         );
         let long = format!("example.com/{}", "x".repeat(52));
         assert_eq!(spec(json!({"managedBy": long})), ["spec.managedBy: Too long: may not be more than 63 bytes"]);
@@ -401,7 +406,9 @@ mod tests {
         assert_eq!(named(&long, 10), NONE);
         assert_eq!(
             named(&long, 11),
-            [format!("metadata.name: Invalid value: \"{long}\": will not able to create pod with invalid DNS label: {long}-10")]
+            [format!(
+                "metadata.name: Invalid value: \"{long}\": will not able to create pod with invalid DNS label: {long}-10"
+            )]
         );
         assert_eq!(
             named("de.mo", 10),
@@ -452,8 +459,9 @@ mod tests {
             template.template.metadata.as_mut().unwrap().labels = Some([("a".to_owned(), "b".to_owned())].into());
             check(job)
         };
-        let mismatch =
-            format!("spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match template `labels`");
+        let mismatch = format!(
+            "spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match template `labels`"
+        );
         assert_eq!(manual(json!(null)), ["spec.selector: Required value".to_owned(), mismatch.clone()]);
         assert_eq!(manual(json!({"matchLabels": {"batch.kubernetes.io/controller-uid": null, "a": "c"}})), [mismatch]);
         assert_eq!(
@@ -486,8 +494,12 @@ mod tests {
             ]
         );
         assert_eq!(
-            spec(json!({"selector": {"matchLabels": {"app": "x"}}, "template": {"metadata": {"labels": {"app": "x"}}}})),
-            ["spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"x\",\"batch.kubernetes.io/controller-uid\":\"1a2b3c\"}}: `selector` not auto-generated"]
+            spec(
+                json!({"selector": {"matchLabels": {"app": "x"}}, "template": {"metadata": {"labels": {"app": "x"}}}})
+            ),
+            [
+                "spec.selector: Invalid value: {\"matchLabels\":{\"app\":\"x\",\"batch.kubernetes.io/controller-uid\":\"1a2b3c\"}}: `selector` not auto-generated"
+            ]
         );
         let mut job = job(json!({}));
         job.metadata.uid = None;
@@ -498,7 +510,8 @@ mod tests {
     fn long_names_fail_as_label_values() {
         let name = "a".repeat(64);
         let labels = json!({"job-name": name, "batch.kubernetes.io/job-name": name});
-        let errors = check(job(json!({"metadata": {"name": name}, "spec": {"template": {"metadata": {"labels": labels}}}})));
+        let errors =
+            check(job(json!({"metadata": {"name": name}, "spec": {"template": {"metadata": {"labels": labels}}}})));
         let wanted = format!("spec.template.labels: Invalid value: \"{name}\": must be no more than 63 bytes");
         assert_eq!(errors, [wanted.clone(), wanted]);
     }

@@ -22,9 +22,7 @@ pub fn warnings_on_create(job: &Job) -> Vec<String> {
 /// Only a changed spec is looked at, which the generation tells.
 pub fn warnings_on_update(new: &Job, old: &Job) -> Vec<String> {
     match &new.spec {
-        Some(spec) if new.metadata.generation != old.metadata.generation => {
-            spec_warnings(spec, &Path::new("spec"))
-        }
+        Some(spec) if new.metadata.generation != old.metadata.generation => spec_warnings(spec, &Path::new("spec")),
         _ => Vec::new(),
     }
 }
@@ -54,4 +52,57 @@ pub(crate) fn spec_warnings(spec: &JobSpec, path: &Path) -> Vec<String> {
     }
     warnings.extend(pod::template_warnings(&spec.template, &path.child("template")));
     warnings
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{indexed, job};
+    use super::*;
+
+    const NONE: [&str; 0] = [];
+
+    #[test]
+    fn names_that_are_no_host_names() {
+        assert_eq!(warnings_on_create(&job(json!({}))), NONE);
+        assert_eq!(
+            warnings_on_create(&job(json!({"metadata": {"name": "my.job"}}))),
+            [
+                "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label \
+              is recommended: [must not contain dots]"
+            ]
+        );
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_tracked() {
+        let warned = |completions: i32, parallelism: i32| {
+            warnings_on_create(&indexed(json!({"spec": {"completions": completions, "parallelism": parallelism}})))
+                .len()
+        };
+        assert_eq!((warned(100_001, 100_001), warned(100_001, 10_001)), (1, 1));
+        assert_eq!((warned(1_000_000_000, 10_000), warned(100_000, 100_000), warned(10_000, 10_000)), (0, 0, 0));
+        let many = json!({"spec": {"completions": 1_000_000_000, "parallelism": 1_000_000_000}});
+        assert_eq!(warnings_on_create(&job(many)), NONE);
+    }
+
+    #[test]
+    fn updates_are_looked_at_when_the_generation_changes() {
+        let high = |generation: i64| {
+            indexed(
+                json!({"metadata": {"generation": generation}, "spec": {"completions": 100_001, "parallelism": 10_001}}),
+            )
+        };
+        assert_eq!(warnings_on_update(&high(1), &high(1)), NONE);
+        let warnings = warnings_on_update(&high(2), &high(1));
+        assert!(warnings[0].starts_with("spec: In Indexed Jobs with a number of completions"), "{warnings:?}");
+    }
+
+    #[test]
+    fn pod_templates_are_looked_at() {
+        let template = json!({"spec": {"template": {"spec": {"imagePullSecrets": [{"name": ""}]}}}});
+        let warnings = warnings_on_create(&job(template));
+        assert_eq!(warnings, ["spec.template.spec.imagePullSecrets[0].name: invalid empty name \"\""]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Label selectors as query strings write them: `app=x,tier in (a,b),!legacy` (AS-93).
 //!
-//! The grammar, its quirks and its error texts are those of upstream's `labels.Parse`; clients show the texts to people.
-//! What a selector means is in `label`.
+//! The grammar, its quirks and its error texts are those of upstream's `labels.Parse`; clients show the texts to
+//! people. What a selector means is in `label`.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -299,6 +299,8 @@ mod tests {
         };
         assert!(matches("a>1", Some("2")) && !matches("a>1", Some("1")) && !matches("a>1", Some("x")));
         assert!(matches("a<1", Some("-2")) && !matches("a<1", None));
-        assert!(matches("a!=b", None) && matches("a notin (b)", None) && !matches("a=", None) && matches("a=", Some("")));
+        assert!(
+            matches("a!=b", None) && matches("a notin (b)", None) && !matches("a=", None) && matches("a=", Some(""))
+        );
     }
 }

@@ -57,9 +57,10 @@ pub fn validate_requirement(expression: &LabelSelectorRequirement, tolerance: To
 /// Whether a stored selector holds label values that today's rules refuse; updates of it must then tolerate them.
 pub fn has_invalid_label_value(selector: Option<&LabelSelector>) -> bool {
     let expressions = selector.and_then(|selector| selector.match_expressions.as_deref()).unwrap_or_default();
-    expressions.iter().flat_map(|expression| expression.values.iter().flatten()).any(|value| {
-        !names::label_value(value).is_empty()
-    })
+    expressions
+        .iter()
+        .flat_map(|expression| expression.values.iter().flatten())
+        .any(|value| !names::label_value(value).is_empty())
 }
 
 /// A selector with its fields in the order of the Go type, which is the order errors show; null if absent.

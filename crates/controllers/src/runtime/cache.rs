@@ -36,9 +36,7 @@ impl<T: Mirrored> Cache<T> {
                     None => Some(Delta::Added(new)),
                 }
             }
-            Change::Deleted(object) => {
-                self.objects.remove(object.uid()).map(|_| Delta::Deleted(Arc::new(object)))
-            }
+            Change::Deleted(object) => self.objects.remove(object.uid()).map(|_| Delta::Deleted(Arc::new(object))),
             Change::Vanished { uid } => self.objects.remove(&uid).map(Delta::Deleted),
             Change::Synced => Some(Delta::Synced),
         }

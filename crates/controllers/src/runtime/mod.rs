@@ -6,11 +6,13 @@
 pub mod backoff;
 pub mod cache;
 pub mod context;
-pub mod correlator;
+mod correlator;
+pub mod discovery;
 pub mod endpoint;
 pub mod environment;
 pub mod leader;
 pub mod limiter;
+pub(crate) mod lru;
 pub mod metrics;
 pub mod queue;
 mod queue_metrics;

@@ -599,6 +599,8 @@ mod tests {
             assert!(text.lines().any(|found| found == line), "{line} not in\n{text}");
         }
         drop(work);
-        assert!(metrics.encode(Exposition::Prometheus).contains("workqueue_work_duration_seconds_count{name=\"job\"} 1"));
+        assert!(
+            metrics.encode(Exposition::Prometheus).contains("workqueue_work_duration_seconds_count{name=\"job\"} 1")
+        );
     }
 }

@@ -219,12 +219,12 @@ impl<T: Mirrored> Reflector<T> {
         // otherwise an object would be applied before its namesake of another uid is gone (P-13).
         let relisting = *self.synced.borrow();
         let mut held = Vec::new();
-        let mut listed = HashSet::new();
+        let mut listed: HashSet<Box<str>> = HashSet::new();
         let mut token = String::new();
         let version = loop {
             let page = self.page(&token).await?;
             for object in page.objects {
-                listed.insert(Box::from(object.uid()));
+                listed.insert(object.uid().into());
                 if relisting {
                     held.push(object);
                 } else {
@@ -404,5 +404,233 @@ impl ReflectorMetrics {
 impl<T> fmt::Debug for Reflector<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reflector").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use serde::Deserialize;
+    use serde_json::json;
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::testing::{World, config_map};
+
+    #[derive(Debug, Deserialize)]
+    struct Slim {
+        metadata: Meta,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Meta {
+        name: String,
+        uid: String,
+        resource_version: String,
+        #[serde(default)]
+        labels: HashMap<String, String>,
+    }
+
+    impl Mirrored for Slim {
+        fn uid(&self) -> &str {
+            &self.metadata.uid
+        }
+
+        fn resource_version(&self) -> &str {
+            &self.metadata.resource_version
+        }
+    }
+
+    /// What a reflector has told so far, as text.
+    #[derive(Clone, Default)]
+    struct Log {
+        lines: Arc<Mutex<Vec<String>>>,
+        names: Arc<Mutex<HashMap<String, String>>>,
+        news: Arc<Notify>,
+    }
+
+    impl Log {
+        fn note(&self, change: Change<Slim>) {
+            let line = match change {
+                Change::Applied(object) => {
+                    self.names.lock().insert(object.metadata.uid, object.metadata.name.clone());
+                    format!("applied {}", object.metadata.name)
+                }
+                Change::Deleted(object) => format!("deleted {}", object.metadata.name),
+                Change::Vanished { uid } => format!("vanished {}", self.names.lock()[&*uid]),
+                Change::Synced => "synced".to_owned(),
+            };
+            self.lines.lock().push(line);
+            self.news.notify_one();
+        }
+
+        async fn reaches(&self, expected: &[&str]) {
+            let reached = tokio::time::timeout(Duration::from_secs(20), async {
+                while self.lines.lock().len() < expected.len() {
+                    self.news.notified().await;
+                }
+            });
+            let timeout = reached.await.is_err();
+            assert_eq!(*self.lines.lock(), expected, "timed out: {timeout}");
+        }
+    }
+
+    fn start(world: &mut World, source: Source) -> (Log, Progress) {
+        let reflector = Reflector::<Slim>::new(&world.context, source);
+        let (log, progress) = (Log::default(), reflector.progress());
+        let noted = log.clone();
+        let shutdown = world.context.shutdown.clone();
+        world.spawn("reflector", reflector.run(shutdown, move |change| noted.note(change)));
+        (log, progress)
+    }
+
+    fn in_default(resource: Resource) -> Source {
+        Source { namespace: Some("default".to_owned()), ..Source::all(resource) }
+    }
+
+    #[tokio::test]
+    async fn what_exists_is_listed_and_what_happens_is_followed() {
+        let mut world = World::new().await;
+        let created = world.create(&Resource::CONFIG_MAPS, "default", config_map("a")).await;
+        let (log, progress) = start(&mut world, in_default(Resource::CONFIG_MAPS));
+        progress.synced().await;
+        log.reaches(&["applied a", "synced"]).await;
+        let version: u64 = created["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        assert!(progress.resource_version() >= version);
+        world.create(&Resource::CONFIG_MAPS, "default", config_map("b")).await;
+        world.patch(&Resource::CONFIG_MAPS, "default", "a", json!({"data": {"k": "v"}})).await;
+        world.delete(&Resource::CONFIG_MAPS, "default", "a", "Background").await;
+        log.reaches(&["applied a", "synced", "applied b", "applied a", "deleted a"]).await;
+    }
+
+    #[tokio::test]
+    async fn selectors_decide_what_exists() {
+        let mut world = World::new().await;
+        let source = Source { label_selector: "app in (x)".to_owned(), ..in_default(Resource::CONFIG_MAPS) };
+        let (log, _) = start(&mut world, source);
+        log.reaches(&["synced"]).await;
+        world.create(&Resource::CONFIG_MAPS, "default", config_map("a")).await;
+        world.patch(&Resource::CONFIG_MAPS, "default", "a", json!({"metadata": {"labels": {"app": "x"}}})).await;
+        world.patch(&Resource::CONFIG_MAPS, "default", "a", json!({"metadata": {"labels": {"app": "y"}}})).await;
+        log.reaches(&["synced", "applied a", "deleted a"]).await;
+    }
+
+    #[tokio::test]
+    async fn metadata_is_enough_if_asked_for() {
+        let mut world = World::new().await;
+        world.create(&Resource::CONFIG_MAPS, "default", config_map("a")).await;
+        let source = Source { metadata_only: true, ..in_default(Resource::CONFIG_MAPS) };
+        let (log, _) = start(&mut world, source);
+        log.reaches(&["applied a", "synced"]).await;
+        world.patch(&Resource::CONFIG_MAPS, "default", "a", json!({"metadata": {"labels": {"l": "1"}}})).await;
+        log.reaches(&["applied a", "synced", "applied a"]).await;
+    }
+
+    #[tokio::test]
+    async fn long_lists_come_in_pages() {
+        let mut world = World::new().await;
+        for n in 0..PAGE_LIMIT + 3 {
+            world.create(&Resource::CONFIG_MAPS, "default", config_map(&format!("c{n}"))).await;
+        }
+        let (log, progress) = start(&mut world, in_default(Resource::CONFIG_MAPS));
+        progress.synced().await;
+        assert_eq!(log.lines.lock().len(), PAGE_LIMIT as usize + 4);
+    }
+
+    /// Steps of a reflector whose watch is not running, so that everything between two lists is missed (P-7, P-13).
+    #[tokio::test]
+    async fn a_later_list_tells_what_was_missed() {
+        let world = World::new().await;
+        for name in ["gone", "kept", "replaced"] {
+            world.create(&Resource::CONFIG_MAPS, "default", config_map(name)).await;
+        }
+        let mut reflector = Reflector::<Slim>::new(&world.context, in_default(Resource::CONFIG_MAPS));
+        let log = Log::default();
+        reflector.list(&mut |change| log.note(change)).await.unwrap();
+        log.lines.lock().clear();
+        for name in ["gone", "replaced"] {
+            world.delete(&Resource::CONFIG_MAPS, "default", name, "Background").await;
+        }
+        world.create(&Resource::CONFIG_MAPS, "default", config_map("replaced")).await;
+        reflector.list(&mut |change| log.note(change)).await.unwrap();
+        let mut lines = log.lines.lock().clone();
+        lines[..2].sort();
+        assert_eq!(lines, ["vanished gone", "vanished replaced", "applied replaced", "synced"]);
+        assert_eq!(
+            world.context.metrics.encode(crate::runtime::metrics::Exposition::Prometheus).matches("} 2").count(),
+            1
+        );
+    }
+
+    #[tokio::test]
+    async fn an_expired_watch_leads_to_a_list() {
+        let world = World::new().await;
+        let mut reflector = Reflector::<Slim>::new(&world.context, in_default(Resource::CONFIG_MAPS));
+        reflector.version = Some("5".to_owned());
+        let expired = kube::core::Status { code: 410, ..Default::default() };
+        reflector.recover(&Failure::Request(Error::Api(Box::new(expired))));
+        assert_eq!(reflector.version, None);
+        reflector.version = Some("5".to_owned());
+        reflector.recover(&Failure::TooShort);
+        assert_eq!(reflector.version.as_deref(), Some("5"), "other failures go on where they stopped");
+    }
+
+    #[tokio::test]
+    async fn states_that_were_seen_are_not_told_again() {
+        let world = World::new().await;
+        let mut reflector = Reflector::<Slim>::new(&world.context, in_default(Resource::CONFIG_MAPS));
+        let log = Log::default();
+        let object = |version: &str| {
+            let metadata = json!({"name": "a", "uid": "u", "resourceVersion": version});
+            serde_json::from_value::<Slim>(json!({"metadata": metadata})).unwrap()
+        };
+        for frame in [
+            Frame::Applied(object("5")),
+            Frame::Applied(object("5")),
+            Frame::Applied(object("4")),
+            Frame::Deleted(object("6")),
+            Frame::Deleted(object("6")),
+            Frame::Bookmark("9".to_owned()),
+        ] {
+            reflector.follow(frame, &mut |change| log.note(change)).unwrap();
+        }
+        assert_eq!(*log.lines.lock(), ["applied a", "deleted a"]);
+        assert_eq!(reflector.progress().resource_version(), 9);
+    }
+
+    #[tokio::test]
+    async fn objects_that_cannot_be_decoded_cost_only_themselves() {
+        let mut world = World::new().await;
+        // Slim wants labels to be a map of strings, so any object will do; what breaks it is a projection that is
+        // stricter than the API.
+        #[derive(Debug, Deserialize)]
+        struct Strict {
+            metadata: Meta,
+            data: HashMap<String, u64>,
+        }
+        impl Mirrored for Strict {
+            fn uid(&self) -> &str {
+                &self.metadata.uid
+            }
+
+            fn resource_version(&self) -> &str {
+                assert!(self.metadata.labels.is_empty() && self.data.is_empty());
+                &self.metadata.resource_version
+            }
+        }
+        let mut good = config_map("good");
+        good["data"] = json!({});
+        let mut bad = config_map("bad");
+        bad["data"] = json!({"k": "text"});
+        world.create(&Resource::CONFIG_MAPS, "default", bad).await;
+        let reflector = Reflector::<Strict>::new(&world.context, in_default(Resource::CONFIG_MAPS));
+        let progress = reflector.progress();
+        let shutdown = world.context.shutdown.clone();
+        world.spawn("reflector", reflector.run(shutdown, |_| {}));
+        progress.synced().await;
+        let metrics = world.context.metrics.encode(crate::runtime::metrics::Exposition::Prometheus);
+        let skipped = metrics.lines().find(|line| line.starts_with("tally_reflector_undecodable_objects_total{"));
+        assert!(skipped.is_some_and(|line| !line.ends_with(" 0")), "{metrics}");
     }
 }

@@ -4,6 +4,8 @@
 //! an API server and a shell in memory, in which `scenarios` (appendix B), `regressions` (REG-…) and `properties` run.
 
 mod properties;
+mod regressions;
+mod scenarios;
 mod text;
 mod vectors;
 mod world;

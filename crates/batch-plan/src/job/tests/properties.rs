@@ -1,14 +1,19 @@
 //! What must hold whatever happens: random Jobs, random histories, faults at random calls.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::super::*;
+use super::text::{Case, now};
 use super::world::{Controller, Fault, World, is_deleting};
 
 /// Something that happens around the controller. Pods are picked by position among those it can happen to.
 #[derive(Debug, Clone)]
 enum Step {
-    Sync { lag: usize },
+    /// A sync while the caches of Jobs and of pods lag behind by that many changes.
+    Sync { lag: [usize; 2] },
     Run(usize),
     Succeed(usize),
     Fail(usize),
@@ -26,7 +31,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
-        8 => (0_usize..6).prop_map(|lag| Step::Sync { lag }),
+        8 => prop::array::uniform2(0_usize..6).prop_map(|lag| Step::Sync { lag }),
         2 => any::<usize>().prop_map(Step::Run),
         4 => any::<usize>().prop_map(Step::Succeed),
         3 => any::<usize>().prop_map(Step::Fail),
@@ -69,12 +74,8 @@ fn specs() -> impl Strategy<Value = Value> {
 }
 
 fn faults() -> impl Strategy<Value = Vec<(usize, Fault)>> {
-    let kind = prop_oneof![
-        Just(Fault::Refused),
-        Just(Fault::AnswerLost),
-        Just(Fault::CrashBefore),
-        Just(Fault::CrashAfter)
-    ];
+    let kind =
+        prop_oneof![Just(Fault::Refused), Just(Fault::AnswerLost), Just(Fault::CrashBefore), Just(Fault::CrashAfter)];
     prop::collection::vec((1_usize..80, kind), 0..8)
 }
 
@@ -82,7 +83,7 @@ fn apply(step: &Step, world: &mut World, controller: &mut Controller) {
     let pick = |names: Vec<String>, number: usize| names.get(number % names.len().max(1)).cloned();
     match step {
         Step::Sync { lag } => {
-            controller.watch(world, *lag);
+            controller.watch_each(world, *lag);
             controller.sync(world);
         }
         Step::Run(number) => pick(world.active(), *number).into_iter().for_each(|name| world.run(&name)),
@@ -106,7 +107,9 @@ fn apply(step: &Step, world: &mut World, controller: &mut Controller) {
         }),
         Step::Relabel(number) => {
             let names = world.names(|_| true);
-            pick(names, *number).into_iter().for_each(|name| world.edit_pod(&name, |pod| pod["metadata"]["labels"] = json!({})));
+            pick(names, *number)
+                .into_iter()
+                .for_each(|name| world.edit_pod(&name, |pod| pod["metadata"]["labels"] = json!({})));
         }
         Step::Wait(secs) => world.advance(*secs),
         Step::Crash => {
@@ -142,7 +145,7 @@ fn conclude(world: &mut World, controller: &mut Controller) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 20000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 30000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// INV-1…13, 17…19, 22, 23, 27, 30: the world judges every write; in the end the Job is over.
     #[test]
@@ -170,24 +173,24 @@ fn a_history_cut_short_anywhere_converges() {
         json!({"parallelism": 2, "completions": 3, "backoffLimit": 0}),
     ];
     let script = [
-        Step::Sync { lag: 0 },
+        Step::Sync { lag: [0, 0] },
         Step::Run(0),
         Step::Run(1),
-        Step::Sync { lag: 0 },
+        Step::Sync { lag: [0, 0] },
         Step::Fail(0),
-        Step::Sync { lag: 1 },
-        Step::Sync { lag: 0 },
+        Step::Sync { lag: [0, 1] },
+        Step::Sync { lag: [0, 0] },
         Step::Wait(20),
-        Step::Sync { lag: 0 },
+        Step::Sync { lag: [0, 0] },
         Step::Scale(1),
-        Step::Sync { lag: 0 },
+        Step::Sync { lag: [0, 0] },
         Step::Succeed(0),
-        Step::Sync { lag: 0 },
+        Step::Sync { lag: [0, 0] },
         Step::StopDeleted,
         Step::Suspend(true),
-        Step::Sync { lag: 0 },
+        Step::Sync { lag: [0, 0] },
         Step::Suspend(false),
-        Step::Sync { lag: 0 },
+        Step::Sync { lag: [0, 0] },
     ];
     for spec in histories {
         let play = |faults: &[(usize, Fault)]| {
@@ -206,5 +209,110 @@ fn a_history_cut_short_anywhere_converges() {
                 play(&[(call, fault), (call + 1, fault)]);
             }
         }
+    }
+}
+
+/// A pod event: which of a few pods, and what it looks like now.
+fn pod_events() -> impl Strategy<Value = Vec<(usize, Option<Value>)>> {
+    let phase = prop::sample::select(vec!["Pending", "Running", "Unknown", "Succeeded", "Failed"]);
+    let flags = (any::<bool>(), prop::bool::weighted(0.3), prop::bool::weighted(0.9), prop::bool::weighted(0.1));
+    let looks = (phase, flags, prop::option::of(0_u32..4), 0_u32..3, prop::sample::select(vec![0, 1, 7, 13, 42]));
+    let looks = looks.prop_map(|(phase, (finalizer, deleting, matches, surplus), index, failures, code)| {
+        let mut annotations = json!({"batch.kubernetes.io/job-index-failure-count": failures.to_string()});
+        if let Some(index) = index {
+            annotations["batch.kubernetes.io/job-completion-index"] = json!(index.to_string());
+        }
+        if surplus {
+            annotations[SURPLUS_ANNOTATION] = json!("true");
+        }
+        let finalizers = if finalizer { json!(["batch.kubernetes.io/job-tracking"]) } else { json!([]) };
+        let labels = if matches { json!({"job": "a"}) } else { json!({}) };
+        let mut pod = json!({"metadata": {"annotations": annotations, "finalizers": finalizers, "labels": labels},
+            "status": {"phase": phase, "containerStatuses": [{"name": "main", "restartCount": failures,
+                "state": {"terminated": {"exitCode": code, "finishedAt": "2026-11-15T11:00:00Z"}}}]}});
+        if deleting {
+            pod["metadata"]["deletionTimestamp"] = json!("2026-11-15T11:30:00Z");
+        }
+        pod
+    });
+    prop::collection::vec((0_usize..6, prop::option::weighted(0.85, looks)), 0..60)
+}
+
+fn named(mut looks: Value, name: &str) -> PodView {
+    looks["metadata"]["name"] = json!(name);
+    looks["metadata"]["uid"] = json!(name);
+    serde_json::from_value(looks).unwrap()
+}
+
+fn tally_specs() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "job completions=3",
+        "job completions=3 replace=Failed",
+        "job Indexed completions=3",
+        "job Indexed completions=3 replace=Failed",
+        "job Indexed completions=3 backoffLimitPerIndex=1",
+        "job Indexed completions=3 backoffLimitPerIndex=1 rules=Ignore:In:7;FailIndex:In:13;FailJob:In:42",
+    ])
+}
+
+proptest! {
+    /// The tally after any events is that of a list of the pods there are in the end, in any order.
+    #[test]
+    fn counting_along_the_way_equals_counting_in_the_end(spec in tally_specs(), events in pod_events()) {
+        let Case { job, settings, tally: mut along } = Case::new(spec, Settings::default());
+        let mut pods = BTreeMap::new();
+        for (number, looks) in events {
+            let name = format!("p{number}");
+            match looks {
+                Some(looks) => {
+                    let view = named(looks, &name);
+                    along.observe_pod(&view, now());
+                    pods.insert(name, view);
+                }
+                None => {
+                    along.forget_pod(&Uid::new(&name));
+                    pods.remove(&name);
+                }
+            }
+        }
+        let mut fresh = Tally::new(&job, settings.gates);
+        pods.values().rev().for_each(|view| fresh.observe_pod(view, now()));
+        prop_assert_eq!(along.shape(), fresh.shape());
+    }
+
+    /// The size of an elastic Job may change while there are pods.
+    #[test]
+    fn a_change_of_the_job_sorts_all_pods_anew(events in pod_events(), limited: bool) {
+        let job = |size: u32| {
+            let limit = if limited { "backoffLimitPerIndex=1" } else { "" };
+            Case::new(&format!("job Indexed completions={size} {limit}"), Settings::default()).job
+        };
+        let settings = Settings::default();
+        let mut along = Tally::new(&job(3), settings.gates);
+        let mut fresh = Tally::new(&job(2), settings.gates);
+        for (number, looks) in events.into_iter().filter_map(|(number, looks)| Some((number, looks?))) {
+            let view = named(looks, &format!("p{number}"));
+            along.observe_pod(&view, now());
+            fresh.observe_pod(&view, now());
+        }
+        along.observe_job(&job(2), settings.gates);
+        prop_assert_eq!(along.shape(), fresh.shape());
+        along.observe_job(&job(3), settings.gates);
+        along.observe_job(&job(2), settings.gates);
+        prop_assert_eq!(along.shape(), fresh.shape());
+    }
+}
+
+impl Tally {
+    /// Everything that plans read, except the history of failures and our own writes.
+    fn shape(&self) -> String {
+        format!(
+            "{:?}",
+            (
+                (self.active, self.ready, self.terminating, self.restarts, self.failed_counted),
+                (&self.succeeded, &self.failed, &self.removed, &self.live),
+                (&self.marked, &self.misplaced, &self.fail_job, &self.mismatched, &self.indexes),
+            )
+        )
     }
 }

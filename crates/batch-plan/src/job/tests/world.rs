@@ -121,6 +121,13 @@ impl World {
         self.store_job();
     }
 
+    /// An edit that changes nothing of importance.
+    pub(super) fn touch_job(&mut self) {
+        if !self.is_finished() {
+            self.store_job();
+        }
+    }
+
     pub(super) fn delete_job(&mut self) {
         let at = self.now.to_string();
         let mut job = serde_json::to_value(&self.job).unwrap();
@@ -325,6 +332,11 @@ impl World {
                 self.recorded[side].insert(uid.clone());
             }
         }
+        for pod in self.pods.values().filter(|pod| is_deleting(pod) && pod["status"]["phase"] != "Succeeded") {
+            let surplus = pod["metadata"]["annotations"].get(SURPLUS_ANNOTATION).is_some();
+            let failed = lists[1].iter().any(|uid| pod["metadata"]["uid"] == *uid);
+            assert!(!(surplus && failed), "INV-1: a pod that we removed counts as failed");
+        }
         let open = lists.iter().map(Vec::len).sum::<usize>();
         assert!(open <= self.settings.uncounted_pods_max, "INV-5: {open} uncounted pods");
         // INV-1: every pod on record is counted once: what was ever listed is listed still or part of the counter.
@@ -373,9 +385,8 @@ impl World {
 
     /// INV-4.
     fn judge_release(&self, before: &Value, metadata: &Value) {
-        let tracked = |metadata: &Value| {
-            metadata["finalizers"].as_array().is_some_and(|all| all.contains(&json!(FINALIZER)))
-        };
+        let tracked =
+            |metadata: &Value| metadata["finalizers"].as_array().is_some_and(|all| all.contains(&json!(FINALIZER)));
         if !tracked(&before["metadata"]) || tracked(metadata) || !is_terminal(before) {
             return;
         }
@@ -427,8 +438,8 @@ impl World {
 pub(super) struct Controller {
     ledger: Ledger,
     job: Option<Job>,
-    /// How much of the log the caches have seen.
-    seen: usize,
+    /// How much of the log the caches of Jobs and of pods have seen.
+    seen: [usize; 2],
     /// The newest version of the Job that we wrote (JC-411).
     wrote: Option<String>,
     pub(super) wake_at: Option<Timestamp>,
@@ -438,22 +449,30 @@ pub(super) struct Controller {
 impl Controller {
     pub(super) fn start(world: &World) -> Self {
         let ledger = Ledger::new(world.settings.gates);
-        Self { ledger, job: None, seen: 0, wrote: None, wake_at: None, syncs: 0 }
+        Self { ledger, job: None, seen: [0; 2], wrote: None, wake_at: None, syncs: 0 }
     }
 
-    /// Lets the caches catch up with all but the last `lag` changes.
+    /// Lets the caches catch up, that of pods with all but the last `lag` changes.
     pub(super) fn watch(&mut self, world: &World, lag: usize) {
-        let until = world.log.len().saturating_sub(lag);
-        while self.seen < until {
-            match &world.log[self.seen] {
-                Change::Job(job) => {
-                    self.ledger.observe_job(job, world.now);
-                    self.job = Some((**job).clone());
+        self.watch_each(world, [0, lag]);
+    }
+
+    /// The same with a lag for each cache: Jobs and pods (P-6, P-8).
+    pub(super) fn watch_each(&mut self, world: &World, lag: [usize; 2]) {
+        for (cache, lag) in lag.into_iter().enumerate() {
+            let until = world.log.len().saturating_sub(lag).max(self.seen[cache]);
+            for change in &world.log[self.seen[cache]..until] {
+                match change {
+                    Change::Job(job) if cache == 0 => {
+                        self.ledger.observe_job(job, world.now);
+                        self.job = Some((**job).clone());
+                    }
+                    Change::Pod(pod) if cache == 1 => drop(self.ledger.observe_pod(view(pod), world.now)),
+                    Change::PodGone(uid) if cache == 1 => drop(self.ledger.forget_pod(&Uid::new(uid))),
+                    _ => {}
                 }
-                Change::Pod(pod) => drop(self.ledger.observe_pod(view(pod), world.now)),
-                Change::PodGone(uid) => drop(self.ledger.forget_pod(&Uid::new(uid))),
             }
-            self.seen += 1;
+            self.seen[cache] = until;
         }
     }
 
@@ -527,9 +546,10 @@ impl Controller {
     fn perform(&mut self, world: &mut World, job: &Job, action: &PodAction) -> Result<Vec<CallOutcome>, Crashed> {
         match action {
             PodAction::None => Ok(Vec::new()),
-            PodAction::End(pods) => {
-                pods.iter().map(|pod| outcome(world.call(|world| world.delete_pod(&pod.name, Some(&pod.uid))))).collect()
-            }
+            PodAction::End(pods) => pods
+                .iter()
+                .map(|pod| outcome(world.call(|world| world.delete_pod(&pod.name, Some(&pod.uid)))))
+                .collect(),
             PodAction::Remove(pods) => pods.iter().map(|pod| remove(world, pod)).collect(),
             PodAction::Create { pods, batches } => {
                 let stencil = PodStencil::new(job).unwrap();

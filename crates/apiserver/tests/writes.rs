@@ -1,0 +1,133 @@
+//! Writes under contention and the promises of lists, end to end in process.
+
+mod common;
+
+use common::{Api, CONFIG_MAPS, JOBS, PODS, config_map, job};
+use http::Method;
+use serde_json::{Value, json};
+
+#[tokio::test]
+async fn patches_without_a_version_all_take_effect() {
+    const WRITERS: usize = 16;
+    let api = Api::new().await;
+    api.post(CONFIG_MAPS, config_map("a", json!({}))).await.expect(201);
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let api = api.clone();
+            tokio::spawn(async move {
+                let patch = json!({"data": {format!("key-{writer}"): "x"}});
+                api.merge(&format!("{CONFIG_MAPS}/a"), patch).await.expect(200);
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let data = api.get(&format!("{CONFIG_MAPS}/a")).await.body["data"].clone();
+    assert_eq!(data.as_object().unwrap().len(), WRITERS + 1, "{data}");
+}
+
+#[tokio::test]
+async fn of_two_writers_with_one_version_the_second_loses_as_114() {
+    let api = Api::new().await;
+    let read = api.post(CONFIG_MAPS, config_map("a", json!({}))).await.expect(201).body;
+    let mut first = read.clone();
+    first["data"]["a"] = json!("1");
+    let mut second = read;
+    second["data"]["a"] = json!("2");
+    let path = format!("{CONFIG_MAPS}/a");
+    api.put(&path, first).await.expect(200);
+    let refused = api.put(&path, second).await.expect(409);
+    assert_eq!(refused.body["reason"], "Conflict");
+    assert_eq!(api.get(&path).await.body["data"]["a"], "1");
+}
+
+#[tokio::test]
+async fn pages_show_the_snapshot_of_the_first_as_90() {
+    let api = Api::new().await;
+    for name in ["a", "b", "c", "d", "e"] {
+        api.post(CONFIG_MAPS, config_map(name, json!({}))).await.expect(201);
+    }
+    let first = api.get(&format!("{CONFIG_MAPS}?limit=2")).await.expect(200);
+    assert_eq!((first.names(), &first.body["metadata"]["remainingItemCount"]), (vec!["a", "b"], &json!(3)));
+    api.post(CONFIG_MAPS, config_map("bb", json!({}))).await.expect(201);
+    api.delete(&format!("{CONFIG_MAPS}/d"), json!({})).await.expect(200);
+    let token = first.body["metadata"]["continue"].as_str().unwrap();
+    let second = api.get(&format!("{CONFIG_MAPS}?continue={token}")).await.expect(200);
+    assert_eq!((second.names(), second.version()), (vec!["c", "d", "e"], first.version()));
+}
+
+#[tokio::test]
+async fn a_finalizer_holds_and_lets_go_as_113() {
+    let api = Api::new().await;
+    let mut object = config_map("a", json!({}));
+    object["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    api.post(CONFIG_MAPS, object).await.expect(201);
+    let path = format!("{CONFIG_MAPS}/a");
+    let marked = api.delete(&path, json!({})).await.expect(200);
+    assert!(marked.body["metadata"]["deletionTimestamp"].is_string());
+    api.get(&path).await.expect(200);
+    api.merge(&path, json!({"metadata": {"finalizers": null}})).await.expect(200);
+    api.get(&path).await.expect(404);
+}
+
+#[tokio::test]
+async fn a_bound_pod_goes_only_when_its_node_says_so_as_151() {
+    let api = Api::new().await;
+    let pod = json!({"metadata": {"name": "a", "finalizers": ["example.com/hold"]}, "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i:1"}]}});
+    api.post(PODS, pod).await.expect(201);
+    let path = format!("{PODS}/a");
+    api.delete(&path, json!({})).await.expect(200);
+    api.merge(&path, json!({"metadata": {"finalizers": null}})).await.expect(200);
+    api.get(&path).await.expect(200);
+    api.delete(&path, json!({"gracePeriodSeconds": 0})).await.expect(200);
+    api.get(&path).await.expect(404);
+}
+
+#[tokio::test]
+async fn dry_runs_store_nothing_as_154() {
+    let api = Api::new().await;
+    let before = api.store.revision();
+    let answer = api.post(&format!("{JOBS}?dryRun=All"), job("a")).await.expect(201);
+    assert!(answer.body["metadata"].get("resourceVersion").is_none());
+    assert_eq!(api.store.revision(), before);
+}
+
+#[tokio::test]
+async fn generated_names_are_unique() {
+    let api = Api::new().await;
+    for _ in 0..50 {
+        api.post(CONFIG_MAPS, json!({"metadata": {"generateName": "g-"}})).await.expect(201);
+    }
+    let names = api.get(CONFIG_MAPS).await;
+    assert_eq!(names.names().iter().collect::<std::collections::BTreeSet<_>>().len(), 50);
+}
+
+#[tokio::test]
+async fn bodies_are_bounded_as_11() {
+    let api = Api::new().await;
+    let large = format!(r#"{{"metadata":{{"name":"a"}},"data":{{"a":"{}"}}}}"#, "x".repeat(3_145_728));
+    let refused = api.send(Method::POST, CONFIG_MAPS, "application/json", &large).await.expect(413);
+    assert_eq!(refused.body["reason"], "RequestEntityTooLarge");
+}
+
+#[tokio::test]
+async fn json_patches_are_bounded_as_116() {
+    let api = Api::new().await;
+    api.post(CONFIG_MAPS, config_map("a", json!({}))).await.expect(201);
+    let operations: Vec<Value> = (0..10_001).map(|_| json!({"op": "test", "path": "/data/a", "value": "0"})).collect();
+    let body = Value::from(operations).to_string();
+    api.send(Method::PATCH, &format!("{CONFIG_MAPS}/a"), "application/json-patch+json", &body).await.expect(413);
+}
+
+#[tokio::test]
+async fn deep_nesting_is_refused_not_recursed() {
+    let api = Api::new().await;
+    let deep = format!(r#"{{"metadata":{{"name":"a"}},"data":{}1{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
+    api.send(Method::POST, CONFIG_MAPS, "application/json", &deep).await.expect(400);
+    api.post(CONFIG_MAPS, config_map("a", json!({}))).await.expect(201);
+    let deep = format!("{}1{}", r#"{"data":"#.repeat(100_000), "}".repeat(100_000));
+    for kind in ["application/merge-patch+json", "application/strategic-merge-patch+json"] {
+        api.send(Method::PATCH, &format!("{CONFIG_MAPS}/a"), kind, &deep).await.expect(400);
+    }
+}

@@ -1,0 +1,297 @@
+//! Acting on one object: confirm with the server, then delete, detach or release it.
+
+use batch_plan::gc::{Kind, Object, OwnerReference, Propagation, Situation, Standing, Uid, Verdict, verdict};
+use batch_types::constants::finalizer;
+use kube::{Client, Error};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::{
+    Shared,
+    monitors::Kinds,
+    projection::{Fields, Metadata, owners},
+};
+use crate::runtime::{
+    Resource,
+    lru::Lru,
+    requests::{self, DeleteOptions, Ignored, METADATA_ONLY, PatchType, Preconditions},
+};
+
+/// How many answers of the server about owners are remembered.
+const OWNERS_REMEMBERED: usize = 4096;
+/// How often a write that another writer interferes with is tried at once; after that it waits in the queue.
+const CONFLICTS_MAX: usize = 5;
+
+/// Why an object could not be dealt with. It will be tried again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum GcError {
+    #[error("look for the owner {kind} `{name}`")]
+    Owner { kind: String, name: String, source: Error },
+    #[error("the owner's kind `{0}` is not served")]
+    UnknownKind(String),
+    #[error("delete {0}")]
+    Delete(String, #[source] Error),
+    #[error("read {0}")]
+    Read(String, #[source] Error),
+    #[error("patch {0}")]
+    Patch(String, #[source] Error),
+    #[error("{0} keeps changing")]
+    Contended(String),
+}
+
+pub(super) struct Judge {
+    client: Client,
+    shared: Shared,
+    kinds: Kinds,
+    /// What the server said about owners, by uid and namespace. Only what cannot change back is kept: a uid that is
+    /// gone stays gone, and a deletion is never taken back.
+    owners: Mutex<Lru<(Uid, String), Option<Standing>>>,
+}
+
+impl Judge {
+    pub(super) fn new(client: Client, shared: Shared, kinds: Kinds) -> Self {
+        Self { client, shared, kinds, owners: Mutex::new(Lru::new(OWNERS_REMEMBERED)) }
+    }
+
+    /// Deals with an object that may have lost its owners, or may have nothing left to wait for.
+    pub(super) async fn judge(&self, uid: &Uid) -> Result<(), GcError> {
+        let situation = self.shared.graph.lock().situation(uid);
+        match situation {
+            Situation::AtRest => Ok(()),
+            Situation::Released(object) => self.remove_finalizer(&object, finalizer::FOREGROUND_DELETION).await,
+            Situation::InDoubt { object, standings, has_dependents, may_be_circular } => {
+                let Some(standings) = self.confirm(&object, standings).await? else { return Ok(()) };
+                self.execute(&object, verdict(&object, &standings, has_dependents, may_be_circular)).await
+            }
+        }
+    }
+
+    /// Makes the dependents of a deleted object forget it (PL-95).
+    pub(super) async fn orphan(&self, uid: &Uid) -> Result<(), GcError> {
+        let (owner, dependents) = {
+            let graph = self.shared.graph.lock();
+            let Some(owner) = graph.get(uid).cloned() else { return Ok(()) };
+            let dependents = graph.dependents_of(uid).filter_map(|dependent| graph.get(dependent).cloned());
+            (owner, dependents.collect::<Vec<_>>())
+        };
+        for dependent in &dependents {
+            self.detach(dependent, std::slice::from_ref(uid)).await?;
+        }
+        self.remove_finalizer(&owner, finalizer::ORPHAN_DEPENDENTS).await
+    }
+
+    /// Has the server confirm what the graph believes. `None` if the object must be left alone.
+    async fn confirm(&self, object: &Object, believed: Vec<Standing>) -> Result<Option<Vec<Standing>>, GcError> {
+        let mut standings = Vec::with_capacity(believed.len());
+        for (owner, believed) in object.owners.iter().zip(believed) {
+            // Believing in an owner that is just going does no harm: its end will be news.
+            let standing = match believed {
+                Standing::Solid => Some(Standing::Solid),
+                Standing::Dangling | Standing::Waiting => self.ask(object, owner).await?,
+            };
+            let Some(standing) = standing else { return Ok(None) };
+            standings.push(standing);
+        }
+        Ok(Some(standings))
+    }
+
+    /// How the server says an owner stands. `None` if the question makes no sense.
+    async fn ask(&self, dependent: &Object, owner: &OwnerReference) -> Result<Option<Standing>, GcError> {
+        let key = (owner.uid.clone(), dependent.namespace.to_string());
+        if let Some(standing) = *self.owners.lock().get_or_insert_with(&key, || None) {
+            return Ok(Some(standing));
+        }
+        let Some(kind) = self.kinds.read().get(&(owner.group().to_owned(), owner.kind.to_string())).cloned() else {
+            return Err(GcError::UnknownKind(format!("{} {}", owner.api_version, owner.kind)));
+        };
+        if kind.namespaced && dependent.namespace.is_empty() {
+            // An object of the cluster cannot have an owner in a namespace; which one was meant nobody knows.
+            return Ok(None);
+        }
+        let namespace = if kind.namespaced { &*dependent.namespace } else { "" };
+        let path = resource(&kind).object(namespace, &owner.name);
+        let standing = match requests::get_as::<Metadata>(&self.client, &path, METADATA_ONLY).await {
+            Ok(found) => standing(&found.metadata, &owner.uid),
+            Err(error) if requests::is_not_found(&error) => Standing::Dangling,
+            Err(source) => {
+                return Err(GcError::Owner { kind: owner.kind.to_string(), name: owner.name.to_string(), source });
+            }
+        };
+        if standing != Standing::Solid {
+            *self.owners.lock().get_or_insert_with(&key, || None) = Some(standing);
+        }
+        Ok(Some(standing))
+    }
+
+    async fn execute(&self, object: &Object, verdict: Verdict) -> Result<(), GcError> {
+        match verdict {
+            Verdict::Keep => Ok(()),
+            Verdict::Detach(owners) => self.detach(object, &owners).await,
+            Verdict::Delete { propagation, unblock_first: false } => self.delete(object, propagation, true).await,
+            Verdict::Delete { propagation, unblock_first: true } => {
+                self.unblock(object).await?;
+                // The version is a new one now.
+                self.delete(object, propagation, false).await
+            }
+        }
+    }
+
+    /// Deletes an object that is still as it was judged (INV-40).
+    async fn delete(&self, object: &Object, propagation: Propagation, same_version: bool) -> Result<(), GcError> {
+        let path = path(object);
+        let mut options = DeleteOptions {
+            propagation_policy: Some(policy(propagation)),
+            preconditions: Preconditions {
+                uid: Some(object.uid.to_string()),
+                resource_version: same_version.then(|| object.resource_version.to_string()),
+            },
+            ..DeleteOptions::default()
+        };
+        tracing::debug!(object = %describe(object), ?propagation, "delete an object without owners");
+        match requests::delete(&self.client, &path, &options).await {
+            Err(error) if requests::is_conflict(&error) && same_version => {}
+            other => return settled(other).map_err(|error| GcError::Delete(describe(object), error)),
+        }
+        // Somebody wrote to it meanwhile. That matters only if it got other owners.
+        let Some(now) = self.read(object).await? else { return Ok(()) };
+        let judged = object.owners.iter().map(|owner| &*owner.uid);
+        if !owners(&now).eq(judged) {
+            return Err(GcError::Contended(describe(object)));
+        }
+        options.preconditions.resource_version = None;
+        settled(requests::delete(&self.client, &path, &options).await)
+            .map_err(|error| GcError::Delete(describe(object), error))
+    }
+
+    /// Takes owners off an object (AS-127).
+    async fn detach(&self, object: &Object, owners: &[Uid]) -> Result<(), GcError> {
+        let gone: Vec<Value> = owners.iter().map(|uid| json!({"$patch": "delete", "uid": &**uid})).collect();
+        let strategic = json!({"metadata": {"ownerReferences": gone, "uid": &*object.uid}});
+        let path = path(object);
+        match requests::patch::<Ignored>(&self.client, &path, PatchType::Strategic, &strategic).await {
+            // Custom resources know no strategic patches.
+            Err(error) if requests::is_code(&error, 415) => {}
+            other => return patched(object, other),
+        }
+        self.rewrite(object, |references| {
+            references.retain(|reference| !owners.iter().any(|uid| reference["uid"] == **uid));
+        })
+        .await
+    }
+
+    /// Makes an object let its owners go before it is gone itself, to end a circle.
+    async fn unblock(&self, object: &Object) -> Result<(), GcError> {
+        self.rewrite(object, |references| {
+            for reference in references.iter_mut().filter(|reference| reference["blockOwnerDeletion"] == true) {
+                reference["blockOwnerDeletion"] = json!(false);
+            }
+        })
+        .await
+    }
+
+    /// Changes the owner references of an object with a merge patch of the whole list, guarded by its version.
+    async fn rewrite(&self, object: &Object, change: impl Fn(&mut Vec<Value>)) -> Result<(), GcError> {
+        let path = path(object);
+        for _ in 0..CONFLICTS_MAX {
+            let read = requests::get_as::<Value>(&self.client, &path, METADATA_ONLY).await;
+            let mut now = match read {
+                Ok(now) if now["metadata"]["uid"] == *object.uid => now,
+                Ok(_) => return Ok(()),
+                Err(error) if requests::is_not_found(&error) => return Ok(()),
+                Err(error) => return Err(GcError::Read(describe(object), error)),
+            };
+            let version = now["metadata"]["resourceVersion"].take();
+            let mut references = now["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+            change(&mut references);
+            let patch = json!({"metadata": {
+                "ownerReferences": references, "uid": &*object.uid, "resourceVersion": version,
+            }});
+            match requests::patch::<Ignored>(&self.client, &path, PatchType::Merge, &patch).await {
+                Err(error) if requests::is_conflict(&error) => {}
+                other => return patched(object, other),
+            }
+        }
+        Err(GcError::Contended(describe(object)))
+    }
+
+    /// Removes one of the collector's own finalizers, with the complete new list and the version (AS-127).
+    async fn remove_finalizer(&self, object: &Object, name: &str) -> Result<(), GcError> {
+        for _ in 0..CONFLICTS_MAX {
+            let Some(now) = self.read(object).await? else { return Ok(()) };
+            if !now.finalizers.iter().any(|finalizer| finalizer == name) {
+                return Ok(());
+            }
+            let rest: Vec<&String> = now.finalizers.iter().filter(|finalizer| *finalizer != name).collect();
+            let patch = json!({"metadata": {"resourceVersion": now.resource_version, "finalizers": rest}});
+            match requests::patch::<Ignored>(&self.client, &path(object), PatchType::Merge, &patch).await {
+                Err(error) if requests::is_conflict(&error) => {}
+                other => return patched(object, other),
+            }
+        }
+        Err(GcError::Contended(describe(object)))
+    }
+
+    /// The object as it is now; `None` if it is gone or another one has its name.
+    async fn read(&self, object: &Object) -> Result<Option<Fields>, GcError> {
+        match requests::get_as::<Metadata>(&self.client, &path(object), METADATA_ONLY).await {
+            Ok(now) => Ok(Some(now.metadata).filter(|now| *now.uid == *object.uid)),
+            Err(error) if requests::is_not_found(&error) => Ok(None),
+            Err(error) => Err(GcError::Read(describe(object), error)),
+        }
+    }
+}
+
+fn standing(owner: &Fields, uid: &str) -> Standing {
+    let foreground = owner.finalizers.iter().any(|name| name == finalizer::FOREGROUND_DELETION);
+    match owner.uid == uid {
+        false => Standing::Dangling,
+        true if owner.deletion_timestamp.is_some() && foreground => Standing::Waiting,
+        true => Standing::Solid,
+    }
+}
+
+/// A delete of something that is gone, or whose name somebody else has by now, is done.
+fn settled(outcome: Result<(), Error>) -> Result<(), Error> {
+    match outcome {
+        Err(error) if requests::is_not_found(&error) || requests::is_conflict(&error) => Ok(()),
+        other => other,
+    }
+}
+
+/// A patch of something that is gone is done. A uid that does not fit is an immutable field (AS-126).
+fn patched(object: &Object, outcome: Result<Ignored, Error>) -> Result<(), GcError> {
+    match outcome {
+        Ok(_) => Ok(()),
+        Err(error) if requests::is_not_found(&error) || is_other_uid(&error) => Ok(()),
+        Err(error) => Err(GcError::Patch(describe(object), error)),
+    }
+}
+
+fn is_other_uid(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if status.code == 422 && status.message.contains("metadata.uid"))
+        || matches!(error, Error::Api(status) if status.code == 409 && status.message.contains("UID"))
+}
+
+fn policy(propagation: Propagation) -> &'static str {
+    match propagation {
+        Propagation::Background => "Background",
+        Propagation::Foreground => "Foreground",
+        Propagation::Orphan => "Orphan",
+    }
+}
+
+fn resource(kind: &Kind) -> Resource {
+    Resource {
+        group: kind.group.clone().into(),
+        version: kind.version.clone().into(),
+        plural: kind.plural.clone().into(),
+    }
+}
+
+fn path(object: &Object) -> String {
+    resource(&object.kind).object(&object.namespace, &object.name)
+}
+
+fn describe(object: &Object) -> String {
+    format!("{} `{}/{}`", object.kind.kind, object.namespace, object.name)
+}

@@ -1,0 +1,143 @@
+//! The garbage collector: deletes what has lost its owners (PL-91…PL-98).
+//!
+//! Here everything is put together; `monitors` watch every kind and keep the graph, `judge` acts on single objects. The
+//! graph itself and every decision are in `batch_plan::gc`.
+
+mod judge;
+mod monitors;
+mod projection;
+
+use std::{sync::Arc, time::Duration};
+
+use batch_plan::gc::{Graph, Step, Uid};
+use parking_lot::Mutex;
+
+use self::{judge::Judge, monitors::Monitors};
+use crate::runtime::{ControllerContext, EventType, ObjectRef, Recorder, RetryPolicy, Shutdown, Supervisor, WorkQueue};
+
+/// What can be chosen about the garbage collector.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// `--concurrent-gc-syncs`.
+    pub workers: usize,
+    /// How often to look for new kinds.
+    pub discovery_period: Duration,
+    /// How long the first fill of the graph may take before work begins without the kinds that are missing: one broken
+    /// kind must not stop the rest (INV-40).
+    pub sync_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { workers: 20, discovery_period: seconds(30), sync_timeout: seconds(30) }
+    }
+}
+
+/// What the parts of the collector share.
+#[derive(Clone)]
+struct Shared {
+    graph: Arc<Mutex<Graph>>,
+    /// Objects to judge, by uid.
+    judge: WorkQueue<Uid>,
+    /// Owners whose dependents are to forget them, by uid.
+    orphan: WorkQueue<Uid>,
+    recorder: Recorder,
+}
+
+/// Runs the garbage collector until shutdown.
+pub async fn run(context: ControllerContext, options: Options) {
+    let retry = RetryPolicy::default();
+    let shared = Shared {
+        graph: Arc::default(),
+        judge: WorkQueue::new("garbage_collector_attempt_to_delete", retry, &context.metrics),
+        orphan: WorkQueue::new("garbage_collector_attempt_to_orphan", retry, &context.metrics),
+        recorder: context.recorder.component("garbage-collector-controller"),
+    };
+    let shutdown = context.shutdown.child_token();
+    let context = context.with_shutdown(shutdown.clone());
+    let mut tasks = Supervisor::new(shutdown.clone());
+    let monitors = Monitors::new(context.clone(), shared.clone(), options.discovery_period);
+    let kinds = monitors.kinds();
+    let filled = monitors.filled();
+    tasks.spawn("gc monitors", monitors.run());
+
+    let judge = Arc::new(Judge::new(context.client.clone(), shared.clone(), kinds));
+    let ready = async move {
+        tokio::select! {
+            () = filled.wait() => true,
+            () = tokio::time::sleep(options.sync_timeout) => true,
+            () = shutdown.cancelled() => false,
+        }
+    };
+    // Nothing is judged before everything was seen once: an owner that has not been listed yet is no reason even to ask.
+    if ready.await {
+        for _ in 0..options.workers.max(1) {
+            tasks.spawn("gc worker", work(shared.judge.clone(), judge.clone(), Judge::judge, context.shutdown.clone()));
+            tasks.spawn(
+                "gc orphan worker",
+                work(shared.orphan.clone(), judge.clone(), Judge::orphan, context.shutdown.clone()),
+            );
+        }
+    }
+    if let Err(error) = tasks.run().await {
+        tracing::error!(%error, "garbage collector");
+    }
+}
+
+/// A worker: takes uids off a queue until shutdown.
+async fn work<F>(queue: WorkQueue<Uid>, judge: Arc<Judge>, act: F, shutdown: Shutdown)
+where
+    F: AsyncFn(&Judge, &Uid) -> Result<(), judge::GcError>,
+{
+    loop {
+        let work = tokio::select! {
+            work = queue.next() => work,
+            () = shutdown.cancelled() => return,
+        };
+        let Some(work) = work else { return };
+        let outcome = act(&judge, work.key()).await;
+        if let Err(error) = &outcome {
+            tracing::debug!(error = error as &dyn std::error::Error, uid = &**work.key(), "collect garbage");
+        }
+        work.finish(&outcome);
+    }
+}
+
+impl Shared {
+    /// Puts what follows from news on its way.
+    fn take(&self, graph: &Graph, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Judge(uid) => self.judge.add(uid),
+                Step::Orphan(uid) => self.orphan.add(uid),
+                Step::ReportInvalidNamespace { dependent, owner } => {
+                    let Some(object) = graph.get(&dependent) else { continue };
+                    let identity = format!(
+                        "[{}/{}, namespace: {}, name: {}, uid: {}]",
+                        owner.api_version, owner.kind, object.namespace, owner.name, owner.uid
+                    );
+                    let message = format!("ownerRef {identity} does not exist in namespace \"{}\"", object.namespace);
+                    self.recorder.event(&object_ref(object), EventType::Warning, "OwnerRefInvalidNamespace", message);
+                }
+            }
+        }
+    }
+}
+
+fn object_ref(object: &batch_plan::gc::Object) -> ObjectRef {
+    let kind = &object.kind;
+    let api_version =
+        if kind.group.is_empty() { kind.version.clone() } else { format!("{}/{}", kind.group, kind.version) };
+    ObjectRef {
+        api_version,
+        kind: kind.kind.clone(),
+        namespace: object.namespace.to_string(),
+        name: object.name.to_string(),
+        uid: object.uid.to_string(),
+        resource_version: object.resource_version.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

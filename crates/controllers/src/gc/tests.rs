@@ -1,0 +1,174 @@
+//! The garbage collector against the real API server on an in-memory store.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    runtime::Resource,
+    testing::{World, config_map, owned, pod},
+};
+
+const MAPS: &Resource = &Resource::CONFIG_MAPS;
+const PODS: &Resource = &Resource::PODS;
+
+async fn collecting() -> World {
+    let mut world = World::new().await;
+    let context = world.context.clone();
+    world.spawn("gc", run(context, Options { workers: 4, ..Options::default() }));
+    world
+}
+
+fn owners(object: Option<&Value>) -> Vec<&str> {
+    let references = object.and_then(|object| object["metadata"]["ownerReferences"].as_array());
+    references.into_iter().flatten().filter_map(|owner| owner["name"].as_str()).collect()
+}
+
+#[tokio::test]
+async fn background_deletion_cascades_through_generations() {
+    let world = collecting().await;
+    let top = world.create(MAPS, "default", config_map("top")).await;
+    let middle = world.create(MAPS, "default", owned(config_map("middle"), &top, true)).await;
+    world.create(MAPS, "default", owned(config_map("bottom"), &middle, true)).await;
+    world.delete(MAPS, "default", "top", "Background").await;
+    world.wait_gone(MAPS, "default", "top").await;
+    world.wait_gone(MAPS, "default", "middle").await;
+    world.wait_gone(MAPS, "default", "bottom").await;
+}
+
+#[tokio::test]
+async fn foreground_deletion_ends_with_the_last_blocking_dependent() {
+    let world = collecting().await;
+    let top = world.create(MAPS, "default", config_map("top")).await;
+    let mut held = owned(config_map("held"), &top, true);
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    let held = world.create(MAPS, "default", held).await;
+    world.create(MAPS, "default", owned(config_map("leaf"), &held, true)).await;
+    world.delete(MAPS, "default", "top", "Foreground").await;
+    // What is in the way is deleted in the foreground too, because it has dependents of its own (PL-98).
+    let waits = |object: Option<&Value>| {
+        object.is_some_and(|object| object["metadata"]["finalizers"] == json!(["example.com/hold"]))
+            && object.is_some_and(|object| object["metadata"]["deletionTimestamp"].is_string())
+    };
+    world.wait_gone(MAPS, "default", "leaf").await;
+    world.wait(MAPS, "default", "held", waits).await;
+    let top = world.get(MAPS, "default", "top").await.expect("waits for what is held");
+    assert_eq!(top["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    world.patch(MAPS, "default", "held", json!({"metadata": {"finalizers": null}})).await;
+    world.wait_gone(MAPS, "default", "held").await;
+    world.wait_gone(MAPS, "default", "top").await;
+}
+
+#[tokio::test]
+async fn foreground_deletion_does_not_wait_for_others() {
+    let world = collecting().await;
+    let top = world.create(MAPS, "default", config_map("top")).await;
+    let mut loose = owned(config_map("loose"), &top, false);
+    loose["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    world.create(MAPS, "default", loose).await;
+    world.delete(MAPS, "default", "top", "Foreground").await;
+    world.wait_gone(MAPS, "default", "top").await;
+    let deleting =
+        |object: Option<&Value>| object.is_some_and(|object| object["metadata"]["deletionTimestamp"].is_string());
+    world.wait(MAPS, "default", "loose", deleting).await;
+    world.patch(MAPS, "default", "loose", json!({"metadata": {"finalizers": null}})).await;
+}
+
+#[tokio::test]
+async fn circles_of_owners_can_be_deleted() {
+    let world = collecting().await;
+    let a = world.create(MAPS, "default", config_map("a")).await;
+    let b = world.create(MAPS, "default", owned(config_map("b"), &a, true)).await;
+    let references = owned(config_map("a"), &b, true)["metadata"]["ownerReferences"].clone();
+    world.patch(MAPS, "default", "a", json!({"metadata": {"ownerReferences": references}})).await;
+    world.delete(MAPS, "default", "a", "Foreground").await;
+    world.wait_gone(MAPS, "default", "a").await;
+    world.wait_gone(MAPS, "default", "b").await;
+}
+
+#[tokio::test]
+async fn orphans_lose_their_owner_and_live_on() {
+    let world = collecting().await;
+    let top = world.create(MAPS, "default", config_map("top")).await;
+    let other = world.create(MAPS, "default", config_map("other")).await;
+    world.create(PODS, "default", owned(pod("one"), &top, true)).await;
+    world.create(PODS, "default", owned(owned(pod("two"), &other, false), &top, true)).await;
+    // The watches must have seen the pods: an orphan that nobody knows of is no orphan.
+    world
+        .create(
+            MAPS,
+            "default",
+            owned(
+                config_map("seen"),
+                &json!({
+                    "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "absent", "uid": "absent"},
+                }),
+                false,
+            ),
+        )
+        .await;
+    world.wait_gone(MAPS, "default", "seen").await;
+    world.delete(MAPS, "default", "top", "Orphan").await;
+    world.wait_gone(MAPS, "default", "top").await;
+    assert_eq!(owners(world.get(PODS, "default", "one").await.as_ref()), [""; 0]);
+    assert_eq!(owners(world.get(PODS, "default", "two").await.as_ref()), ["other"]);
+}
+
+#[tokio::test]
+async fn an_object_stays_while_one_of_its_owners_does() {
+    let world = collecting().await;
+    let a = world.create(MAPS, "default", config_map("a")).await;
+    let b = world.create(MAPS, "default", config_map("b")).await;
+    world.create(MAPS, "default", owned(owned(config_map("child"), &a, false), &b, false)).await;
+    world.delete(MAPS, "default", "a", "Background").await;
+    world.wait(MAPS, "default", "child", |child| owners(child) == ["b"]).await;
+    world.delete(MAPS, "default", "b", "Background").await;
+    world.wait_gone(MAPS, "default", "child").await;
+}
+
+/// PL-92: a namesake of the owner is not the owner.
+#[tokio::test]
+async fn an_owner_made_anew_does_not_inherit() {
+    let mut world = World::new().await;
+    let old = world.create(MAPS, "default", config_map("owner")).await;
+    world.create(MAPS, "default", owned(config_map("child"), &old, false)).await;
+    world.delete(MAPS, "default", "owner", "Background").await;
+    let new = world.create(MAPS, "default", config_map("owner")).await;
+    world.create(MAPS, "default", owned(config_map("own-child"), &new, false)).await;
+    let context = world.context.clone();
+    world.spawn("gc", run(context, Options::default()));
+    world.wait_gone(MAPS, "default", "child").await;
+    assert!(world.get(MAPS, "default", "own-child").await.is_some());
+}
+
+#[tokio::test]
+async fn an_owner_in_another_namespace_is_reported_and_counts_as_absent() {
+    let world = collecting().await;
+    world.namespace("other").await;
+    let far = world.create(MAPS, "other", config_map("far")).await;
+    let child = world.create(MAPS, "default", owned(config_map("child"), &far, false)).await;
+    world.wait_gone(MAPS, "default", "child").await;
+    let event = world.wait_event("OwnerRefInvalidNamespace").await;
+    let uid = far["metadata"]["uid"].as_str().unwrap();
+    let expected = format!(
+        "ownerRef [v1/ConfigMap, namespace: default, name: far, uid: {uid}] does not exist in namespace \"default\""
+    );
+    assert_eq!(event["message"], expected);
+    assert_eq!(event["involvedObject"]["uid"], child["metadata"]["uid"]);
+    assert_eq!(event["source"]["component"], "garbage-collector-controller");
+}
+
+#[tokio::test]
+async fn what_cannot_be_judged_is_left_alone() {
+    let world = collecting().await;
+    let stranger = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t", "uid": "t"}});
+    world.create(MAPS, "default", owned(config_map("unknown-owner"), &stranger, false)).await;
+    let map = world.create(MAPS, "default", config_map("map")).await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
+    world.create(&Resource::NODES, "", owned(node, &map, false)).await;
+    // Something that is collected shows that the collector got this far.
+    let absent = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "absent", "uid": "absent"}});
+    world.create(MAPS, "default", owned(config_map("garbage"), &absent, false)).await;
+    world.wait_gone(MAPS, "default", "garbage").await;
+    assert!(world.get(MAPS, "default", "unknown-owner").await.is_some());
+    assert!(world.get(&Resource::NODES, "", "n").await.is_some());
+}

@@ -1,0 +1,347 @@
+//! Leader election by a Lease, as client-go's `leaderelection` does it (JC-109).
+//!
+//! One of several processes works at a time. Times on the Lease are for people: who holds it is judged by how long
+//! *this* process has seen it unchanged, on its own monotonic clock, so clocks that disagree do no harm (P-11).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::{Client, Error};
+use prometheus_client::metrics::{family::Family, gauge::Gauge};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    context::ControllerContext,
+    environment::Environment,
+    requests,
+    resource::Resource,
+    supervise::{Shutdown, TaskError},
+};
+
+/// Where the Lease is and how it is kept. The defaults are kube-controller-manager's.
+#[derive(Debug, Clone)]
+pub struct LeaderOptions {
+    pub namespace: String,
+    pub name: String,
+    /// Who we are: unique among all processes that may hold the Lease.
+    pub identity: String,
+    /// How long others wait for a leader that has fallen silent.
+    pub lease_duration: Duration,
+    /// How long a leader that cannot renew goes on; shorter than `lease_duration`.
+    pub renew_deadline: Duration,
+    pub retry_period: Duration,
+}
+
+impl LeaderOptions {
+    pub fn new(namespace: &str, name: &str, identity: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            identity: identity.to_owned(),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Why leading ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaderError {
+    /// Somebody else may lead by now; the process should end and start over with fresh memory.
+    #[error("lost the lease `{0}`")]
+    Lost(String),
+    #[error(transparent)]
+    Task(#[from] TaskError),
+}
+
+/// Waits for the Lease, then runs `work` for as long as it is held.
+///
+/// `work` is given a token that is cancelled at shutdown. When the Lease cannot be renewed in time, `work` is dropped
+/// where it stands, so that nothing is written any more; a [`Supervisor`](super::Supervisor) inside it takes its tasks
+/// along. When `work` has ended by itself, the Lease is released for the next leader.
+pub async fn lead<F, W>(context: &ControllerContext, options: LeaderOptions, work: F) -> Result<(), LeaderError>
+where
+    F: FnOnce(Shutdown) -> W,
+    W: Future<Output = Result<(), TaskError>>,
+{
+    let status: Family<[(&str, String); 1], Gauge> = context.metrics.register(
+        "leader_election_master_status",
+        "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master.",
+        Family::default(),
+    );
+    let status = status.get_or_create_owned(&[("name", options.name.clone())]);
+    let mut elector = Elector::new(context.client.clone(), context.environment.clone(), options);
+    let renewed = tokio::select! {
+        renewed = elector.acquire() => renewed,
+        () = context.shutdown.cancelled() => return Ok(()),
+    };
+    tracing::info!(lease = elector.options.name, identity = elector.options.identity, "became leader");
+    status.set(1);
+    let outcome = tokio::select! {
+        ended = work(context.shutdown.child_token()) => Some(ended),
+        () = elector.renew(renewed) => None,
+    };
+    status.set(0);
+    match outcome {
+        Some(ended) => {
+            elector.release().await;
+            Ok(ended?)
+        }
+        None => Err(LeaderError::Lost(elector.options.name)),
+    }
+}
+
+struct Elector {
+    client: Client,
+    environment: Environment,
+    options: LeaderOptions,
+    /// The Lease as last seen, and since when it looks like this.
+    observed: Option<(Value, Instant)>,
+}
+
+impl Elector {
+    fn new(client: Client, environment: Environment, options: LeaderOptions) -> Self {
+        Self { client, environment, options, observed: None }
+    }
+
+    /// Tries until the Lease is ours; the answer is when the successful attempt began.
+    async fn acquire(&mut self) -> Instant {
+        loop {
+            let started = Instant::now();
+            match self.attempt().await {
+                Ok(true) => return started,
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, lease = self.options.name, "acquire the lease"),
+            }
+            tokio::time::sleep(self.environment.jittered(self.options.retry_period, 1.2)).await;
+        }
+    }
+
+    /// Keeps the Lease; returns when it was not renewed in time or is somebody else's.
+    async fn renew(&mut self, mut renewed: Instant) {
+        loop {
+            tokio::time::sleep(self.options.retry_period).await;
+            let deadline = renewed + self.options.renew_deadline;
+            let started = Instant::now();
+            match tokio::time::timeout_at(deadline, self.attempt()).await {
+                Ok(Ok(true)) => renewed = started,
+                Ok(Ok(false)) if !self.is_ours() => return,
+                Ok(Ok(false)) => {}
+                Ok(Err(error)) => tracing::warn!(%error, lease = self.options.name, "renew the lease"),
+                Err(_) => return,
+            }
+            if Instant::now() >= deadline {
+                return;
+            }
+        }
+    }
+
+    /// One attempt to get or to keep the Lease.
+    async fn attempt(&mut self) -> Result<bool, Error> {
+        // A leader writes at once: nobody else should have touched its Lease, and if so the write fails.
+        if self.is_ours()
+            && let Some((lease, _)) = &self.observed
+        {
+            let renewed = self.claimed(lease.clone());
+            if let Ok(lease) = requests::replace(&self.client, &self.path(), &renewed).await {
+                self.observe(lease);
+                return Ok(true);
+            }
+        }
+        let lease: Value = match requests::get(&self.client, &self.path()).await {
+            Ok(lease) => lease,
+            Err(error) if requests::is_not_found(&error) => return self.create().await,
+            Err(error) => return Err(error),
+        };
+        self.observe(lease.clone());
+        if self.is_held_by_another() {
+            return Ok(false);
+        }
+        match requests::replace(&self.client, &self.path(), &self.claimed(lease)).await {
+            Ok(lease) => {
+                self.observe(lease);
+                Ok(true)
+            }
+            // Somebody else was faster.
+            Err(error) if requests::is_conflict(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn create(&mut self) -> Result<bool, Error> {
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self.options.name, "namespace": self.options.namespace},
+        });
+        let path = Resource::LEASES.collection(Some(&self.options.namespace));
+        let mut lease = self.claimed(lease);
+        lease["spec"]["leaseTransitions"] = json!(0);
+        match requests::create(&self.client, &path, &lease).await {
+            Ok(lease) => {
+                self.observe(lease);
+                Ok(true)
+            }
+            Err(error) if requests::is_already_exists(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lets others lead without waiting for the Lease to run out.
+    async fn release(&mut self) {
+        let Some((mut lease, _)) = self.observed.take().filter(|(lease, _)| holder(lease) == self.options.identity)
+        else {
+            return;
+        };
+        let now = micro_time(self.environment.now());
+        lease["spec"]["holderIdentity"] = json!("");
+        lease["spec"]["leaseDurationSeconds"] = json!(1);
+        lease["spec"]["renewTime"] = json!(now);
+        lease["spec"]["acquireTime"] = json!(now);
+        let path = self.path();
+        let released = requests::replace::<requests::Ignored>(&self.client, &path, &lease);
+        match tokio::time::timeout(self.options.retry_period, released).await {
+            Ok(Ok(_)) => tracing::info!(lease = self.options.name, "released the lease"),
+            Ok(Err(error)) => tracing::warn!(%error, lease = self.options.name, "release the lease"),
+            Err(_) => tracing::warn!(lease = self.options.name, "release the lease: no answer in time"),
+        }
+    }
+
+    /// The Lease as we want it: ours, renewed now.
+    fn claimed(&self, mut lease: Value) -> Value {
+        let now = json!(micro_time(self.environment.now()));
+        let spec = &mut lease["spec"];
+        if spec["holderIdentity"].as_str() != Some(&self.options.identity) {
+            let transitions = spec["leaseTransitions"].as_i64().unwrap_or(0);
+            spec["leaseTransitions"] = json!(transitions.saturating_add(1));
+            spec["acquireTime"] = now.clone();
+        }
+        spec["holderIdentity"] = json!(self.options.identity);
+        spec["leaseDurationSeconds"] = json!(self.options.lease_duration.as_secs());
+        spec["renewTime"] = now;
+        lease
+    }
+
+    fn observe(&mut self, lease: Value) {
+        if self.observed.as_ref().is_none_or(|(known, _)| known["spec"] != lease["spec"]) {
+            self.observed = Some((lease, Instant::now()));
+        } else if let Some((known, _)) = &mut self.observed {
+            // Same claim, but perhaps a newer resourceVersion.
+            *known = lease;
+        }
+    }
+
+    fn is_ours(&self) -> bool {
+        self.observed.as_ref().is_some_and(|(lease, _)| holder(lease) == self.options.identity)
+    }
+
+    fn is_held_by_another(&self) -> bool {
+        let Some((lease, since)) = &self.observed else { return false };
+        let holder = holder(lease);
+        let seconds = lease["spec"]["leaseDurationSeconds"].as_u64();
+        let duration = seconds.map_or(self.options.lease_duration, Duration::from_secs);
+        !holder.is_empty() && holder != self.options.identity && since.elapsed() < duration
+    }
+
+    fn path(&self) -> String {
+        Resource::LEASES.object(&self.options.namespace, &self.options.name)
+    }
+}
+
+fn holder(lease: &Value) -> &str {
+    lease["spec"]["holderIdentity"].as_str().unwrap_or("")
+}
+
+/// `metav1.MicroTime`.
+fn micro_time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use super::*;
+    use crate::testing::World;
+
+    fn options(identity: &str) -> LeaderOptions {
+        LeaderOptions {
+            lease_duration: Duration::from_secs(2),
+            renew_deadline: Duration::from_millis(300),
+            retry_period: Duration::from_millis(20),
+            ..LeaderOptions::new("default", "tally", identity)
+        }
+    }
+
+    fn held_by(identity: &str) -> impl Fn(Option<&Value>) -> bool {
+        move |lease| lease.is_some_and(|lease| holder(lease) == identity)
+    }
+
+    #[tokio::test]
+    async fn one_leads_and_the_next_takes_over_when_it_stops() {
+        let world = World::new().await;
+        let first = world.context.with_shutdown(Shutdown::new());
+        let stop = first.shutdown.clone();
+        let waits = |shutdown: Shutdown| async move {
+            shutdown.cancelled().await;
+            Ok(())
+        };
+        let a = tokio::spawn(async move { lead(&first, options("a"), waits).await });
+        world.wait(&Resource::LEASES, "default", "tally", held_by("a")).await;
+        let second = world.context.clone();
+        let b = tokio::spawn(async move { lead(&second, options("b"), waits).await });
+        stop.cancel();
+        a.await.unwrap().unwrap();
+        let lease = world.wait(&Resource::LEASES, "default", "tally", held_by("b")).await.unwrap();
+        // Released and taken: two changes of hands, though nobody held it in between.
+        assert_eq!(lease["spec"]["leaseTransitions"], 1);
+        assert_eq!(lease["spec"]["leaseDurationSeconds"], 2);
+        assert_eq!(lease["spec"]["renewTime"].as_str().unwrap().len(), "2024-01-01T00:00:00.000000Z".len());
+        world.context.shutdown.cancel();
+        b.await.unwrap().unwrap();
+        let lease = world.get(&Resource::LEASES, "default", "tally").await.unwrap();
+        assert_eq!(holder(&lease), "");
+    }
+
+    #[tokio::test]
+    async fn a_leader_that_cannot_renew_stops_working() {
+        let world = World::new().await;
+        let context = world.context.clone();
+        let stopped = Arc::new(AtomicBool::new(false));
+        let guard = OnDrop(stopped.clone());
+        let work = |_| async move {
+            let _guard = guard;
+            std::future::pending().await
+        };
+        let leading = tokio::spawn(async move { lead(&context, options("a"), work).await });
+        world.wait(&Resource::LEASES, "default", "tally", held_by("a")).await;
+        world.server.stop();
+        assert!(matches!(leading.await.unwrap(), Err(LeaderError::Lost(_))));
+        assert!(stopped.load(Ordering::SeqCst), "the work was dropped");
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_was_taken_away_is_lost_at_once() {
+        let world = World::new().await;
+        let context = world.context.clone();
+        let long = LeaderOptions { renew_deadline: Duration::from_secs(1000), ..options("a") };
+        let leading = tokio::spawn(async move { lead(&context, long, |_| std::future::pending()).await });
+        world.wait(&Resource::LEASES, "default", "tally", held_by("a")).await;
+        let thief = json!({"spec": {"holderIdentity": "thief"}});
+        world.patch(&Resource::LEASES, "default", "tally", thief).await;
+        assert!(matches!(leading.await.unwrap(), Err(LeaderError::Lost(_))));
+    }
+
+    struct OnDrop(Arc<AtomicBool>);
+
+    impl Drop for OnDrop {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+}

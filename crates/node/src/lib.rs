@@ -1,0 +1,16 @@
+//! Runs the pods that are bound to this node: as local processes, or, for load tests, by pretending to.
+//!
+//! - [`lifecycle`] decides, without clock or IO, what happens to a pod next;
+//! - `nursery` is the process that owns the containers' processes and outlives the rest (docs/decisions/0003);
+//! - `agent` connects both with the API: watches pods, carries out decisions, reports statuses;
+//! - [`logs`] writes and reads the output of containers;
+//! - `simulated` plays a node without processes.
+//!
+//! Everything goes through a `kube::Client` (design D1); which node a pod runs on is the scheduler's business.
+
+pub mod lifecycle;
+pub mod logs;
+mod moment;
+mod pod;
+
+pub use moment::{Clock, Moment};

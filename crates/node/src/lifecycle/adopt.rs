@@ -1,0 +1,169 @@
+//! A pod's state rebuilt from what the API says and what is found on the machine (PL-16, PL-29, PL-139).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1 as api;
+
+use super::conditions::Transitions;
+use super::container::{Container, Exit, Kind, State};
+use super::probe::Probes;
+use super::{Index, Observed, PodLifecycle, Preparation, Stage, restart, whole_seconds};
+use crate::moment::Moment;
+use crate::pod::{self, Pod};
+
+/// What the machine knows about one instance of a container of the pod.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub container: String,
+    pub attempt: u32,
+    /// `None` if it never got as far.
+    pub started_at: Option<Timestamp>,
+    /// `None` while it runs.
+    pub exit: Option<Exit>,
+}
+
+impl PodLifecycle {
+    /// A pod that may have run here before. `records` are all instances that the machine still knows of.
+    pub fn adopt(pod: &Pod, records: &[Record], now: Moment) -> Self {
+        let start_time = pod.status.start_time.as_ref().map_or(now.wall, |time| time.0);
+        let mut transitions = Transitions::default();
+        for condition in &pod.status.conditions {
+            if let Some(time) = &condition.last_transition_time {
+                transitions.restore(&condition.type_, condition.status == "True", time.0);
+            }
+        }
+        let observed = Observed::of(pod);
+        let is_terminal = pod.status.phase.is_terminal();
+        let started_before = !records.is_empty();
+        let needs_preparation = !pod.spec.volumes.is_empty() && !is_terminal;
+        let preparation = match needs_preparation {
+            // Volumes of a pod that runs are in place; making them again would take them from under it.
+            true if !started_before => Preparation::Wanted { failures: 0, not_before: Duration::ZERO },
+            _ => Preparation::Done,
+        };
+        let stage = match is_terminal {
+            true => Stage::Stopped { is_clean: false, is_clean_up_asked: false },
+            false => Stage::Working,
+        };
+        Self {
+            spec: Arc::new(pod.spec.clone()),
+            namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+            name: pod.metadata.name.clone().unwrap_or_default(),
+            uid: pod.metadata.uid.clone().unwrap_or_default(),
+            generation: pod.metadata.generation,
+            start_time,
+            containers: containers(pod, records, now),
+            preparation,
+            stage,
+            phase: pod.status.phase,
+            reason: pod.status.reason.clone(),
+            message: pod.status.message.clone(),
+            transitions,
+            unmet_gates: observed.unmet_gates,
+            deletion_grace: observed.deletion_grace_seconds.map(whole_seconds),
+            active_deadline: pod.spec.active_deadline_seconds.map(|seconds| {
+                let left = whole_seconds(seconds).saturating_sub(now.since_wall(start_time));
+                now.elapsed + left
+            }),
+            is_rejected: false,
+            is_gone: false,
+            has_reported_end: is_terminal,
+            is_delete_sent: false,
+        }
+    }
+
+    /// The position of a container by its name.
+    pub fn index_of(&self, name: &str) -> Option<Index> {
+        self.with_specs().position(|(_, spec)| spec.name == name)
+    }
+}
+
+fn containers(pod: &Pod, records: &[Record], now: Moment) -> Vec<Container> {
+    let waiting = match pod.spec.init_containers.is_empty() {
+        true => "ContainerCreating",
+        false => "PodInitializing",
+    };
+    let init = pod.spec.init_containers.iter().map(|spec| (Kind::of_init(spec), spec));
+    let regular = pod.spec.containers.iter().map(|spec| (Kind::Regular, spec));
+    let statuses = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
+    init.chain(regular)
+        .map(|(kind, spec)| {
+            let mut container = Container::new(kind, waiting);
+            if let Some(status) = statuses.clone().find(|status| status.name == spec.name) {
+                restore(&mut container, status);
+            }
+            let mut own: Vec<&Record> = records.iter().filter(|record| record.container == spec.name).collect();
+            own.sort_by_key(|record| record.attempt);
+            for record in own {
+                found(&mut container, spec, record, now);
+            }
+            lose(&mut container);
+            if let Some(exit) = container.newest_exit() {
+                container.restartable = kind == Kind::Sidecar
+                    || restart::restarts_after_exit(spec, pod.spec.restart_policy, exit.code);
+                container.ended_at = now.elapsed;
+            }
+            container
+        })
+        .collect()
+}
+
+/// What the API was told before.
+fn restore(container: &mut Container, status: &api::ContainerStatus) {
+    container.attempt = u32::try_from(status.restart_count).unwrap_or(0);
+    let exit = |state: &Option<api::ContainerState>| state.as_ref()?.terminated.as_ref().map(exit_of);
+    container.last = exit(&status.last_state).map(Box::new);
+    if let Some(exit) = exit(&status.state) {
+        container.state = State::Terminated(exit);
+    } else if let Some(running) = status.state.as_ref().and_then(|state| state.running.as_ref()) {
+        let since = running.started_at.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+        container.state = State::Running { since };
+        // Said to run, not found yet: `lose` decides unless `found` comes first.
+        container.starting = Some(container.attempt);
+    }
+}
+
+/// What the machine knows is newer than, or the same as, what the API knows.
+fn found(container: &mut Container, spec: &pod::Container, record: &Record, now: Moment) {
+    let is_known_end = matches!(container.state, State::Terminated(_)) && record.attempt <= container.attempt;
+    let is_older = record.attempt < container.attempt;
+    if is_older || is_known_end {
+        return;
+    }
+    match &record.exit {
+        Some(exit) => {
+            container.starting = None;
+            container.attempt = record.attempt;
+            container.set_terminated(exit.clone());
+        }
+        None => {
+            let was_ready = container.is_running();
+            container.set_running(record.attempt, record.started_at.unwrap_or(now.wall));
+            container.probes = Probes::start(spec, now.elapsed);
+            if was_ready {
+                container.probes.assume_started(false);
+            }
+        }
+    }
+}
+
+/// Said to run, and the machine knows nothing of it.
+fn lose(container: &mut Container) {
+    if container.starting.take().is_some() && container.is_running() {
+        container.attempt += 1;
+        container.set_terminated(Exit::lost());
+    }
+}
+
+fn exit_of(state: &api::ContainerStateTerminated) -> Exit {
+    Exit {
+        code: state.exit_code,
+        reason: state.reason.clone().unwrap_or_default().into(),
+        message: state.message.clone(),
+        started_at: state.started_at.as_ref().map(|time| time.0),
+        finished_at: state.finished_at.as_ref().map(|time| time.0),
+        has_instance: state.container_id.is_some(),
+    }
+}

@@ -1,0 +1,400 @@
+//! What sets a container apart from the machine: its mounts, its user, its limits.
+//!
+//! Most containers need none of it and are plain processes. One with mounts gets a mount namespace whose root is a small
+//! tmpfs: every top-level directory of the machine is bound into it, the volumes are bound at their paths, and paths that
+//! do not exist on the machine are made in it instead of on the machine. Without root the namespace comes with a user
+//! namespace in which the user stays who they are.
+//!
+//! [`Isolation::enter`] runs in the child between fork and exec; everything it needs is prepared before.
+
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fd::{AsFd as _, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use rustix::io::Errno;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
+};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{chdir, getegid, geteuid, pivot_root};
+use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
+
+use super::protocol::Mount;
+
+/// Where the machine's own root can be seen from inside.
+const HOST: &str = ".host";
+
+/// Paths below mounts deeper than this are refused by the API already.
+const DEPTH_MAX: usize = 64;
+
+/// What to do to the child before it becomes the container's process.
+#[derive(Debug, Default)]
+pub(super) struct Isolation {
+    namespace: Option<Namespace>,
+    user: Option<u32>,
+    group: Option<u32>,
+    /// `cgroup.procs` of the container's control group.
+    control_group: Option<OwnedFd>,
+    /// Where the child says what went wrong; exec reports only a number.
+    complaints: Option<OwnedFd>,
+    listener: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+enum Namespace {
+    New { root: PathBuf, directory: PathBuf, hostname: String, mounts: Vec<Prepared>, with_user: bool },
+    /// That of a running process.
+    Of { process: OwnedFd, directory: PathBuf, with_user: bool },
+}
+
+/// A mount whose source is held open: nobody can put something else in its place.
+#[derive(Debug)]
+struct Prepared {
+    source: OwnedFd,
+    is_directory: bool,
+    target: PathBuf,
+    read_only: bool,
+}
+
+impl Isolation {
+    /// For a process as another user; `None` leaves the nursery's own.
+    pub(super) fn with_user(mut self, user: Option<u32>, group: Option<u32>) -> Self {
+        self.user = user;
+        self.group = group;
+        self
+    }
+
+    pub(super) fn with_control_group(mut self, procs: Option<OwnedFd>) -> Self {
+        self.control_group = procs;
+        self
+    }
+
+    /// A namespace with these mounts. `root` is an empty directory to build it on.
+    pub(super) fn with_mounts(
+        mut self,
+        root: &Path,
+        directory: &Path,
+        hostname: &str,
+        mounts: &[Mount],
+    ) -> Result<Self, String> {
+        let mut prepared = mounts.iter().map(Prepared::open).collect::<Result<Vec<_>, _>>()?;
+        // A mount inside another one comes after it.
+        prepared.sort_by_key(|mount| mount.target.components().count());
+        self.namespace = Some(Namespace::New {
+            root: root.to_owned(),
+            directory: directory.to_owned(),
+            hostname: hostname.to_owned(),
+            mounts: prepared,
+            with_user: !geteuid().is_root(),
+        });
+        self.listen()
+    }
+
+    /// The namespace of a process that was started with mounts.
+    pub(super) fn beside(mut self, process: OwnedFd, directory: &Path) -> Result<Self, String> {
+        let with_user = !geteuid().is_root();
+        self.namespace = Some(Namespace::Of { process, directory: directory.to_owned(), with_user });
+        self.listen()
+    }
+
+    fn listen(mut self) -> Result<Self, String> {
+        let (listener, complaints) =
+            pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(|error| format!("make a pipe: {error}"))?;
+        self.complaints = Some(complaints);
+        self.listener = Some(listener);
+        Ok(self)
+    }
+
+    pub(super) fn has_namespace(&self) -> bool {
+        self.namespace.is_some()
+    }
+
+    pub(super) fn complaints(&self) -> Option<Complaints> {
+        self.listener.as_ref().and_then(|listener| listener.try_clone().ok()).map(Complaints)
+    }
+
+    /// In the child: becomes what was prepared.
+    pub(super) fn enter(&mut self) -> io::Result<()> {
+        let done = self.try_enter();
+        if let (Err(failure), Some(complaints)) = (&done, &self.complaints) {
+            let _ = rustix::io::write(complaints, failure.to_string().as_bytes());
+        }
+        done.map_err(|failure| failure.error)
+    }
+
+    fn try_enter(&self) -> Result<(), Failure> {
+        if let Some(procs) = &self.control_group {
+            rustix::io::write(procs, b"0").during("join the control group")?;
+        }
+        match &self.namespace {
+            None => {}
+            Some(Namespace::New { root, directory, hostname, mounts, with_user }) => {
+                unshare(*with_user)?;
+                build(root, mounts)?;
+                let _ = rustix::system::sethostname(hostname.as_bytes());
+                change_directory(directory)?;
+            }
+            Some(Namespace::Of { process, directory, with_user }) => {
+                let mut kinds = ThreadNameSpaceType::MOUNT | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME;
+                if *with_user {
+                    kinds |= ThreadNameSpaceType::USER;
+                }
+                move_into_thread_name_spaces(process.as_fd(), kinds).during("join the container's mounts")?;
+                change_directory(directory)?;
+            }
+        }
+        self.become_user()
+    }
+
+    fn become_user(&self) -> Result<(), Failure> {
+        use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+        if let Some(group) = self.group {
+            let group = rustix::process::Gid::from_raw(group);
+            set_thread_groups(&[group]).during("leave the groups of the node")?;
+            set_thread_res_gid(group, group, group).during("change the group")?;
+        } else if self.user.is_some() {
+            set_thread_groups(&[]).during("leave the groups of the node")?;
+        }
+        if let Some(user) = self.user {
+            let user = rustix::process::Uid::from_raw(user);
+            set_thread_res_uid(user, user, user).during("change the user")?;
+        }
+        Ok(())
+    }
+}
+
+/// The reading end of what a child had to say.
+#[derive(Debug)]
+pub(super) struct Complaints(OwnedFd);
+
+impl Complaints {
+    pub(super) fn read(self) -> Option<String> {
+        let mut text = String::new();
+        // The pipe does not block; what was written is there.
+        let _ = fs::File::from(self.0).take(4096).read_to_string(&mut text);
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{attempt}: {error}")]
+struct Failure {
+    attempt: String,
+    error: io::Error,
+}
+
+trait During<T> {
+    fn during(self, attempt: &str) -> Result<T, Failure>;
+}
+
+impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
+    fn during(self, attempt: &str) -> Result<T, Failure> {
+        self.map_err(|error| Failure { attempt: attempt.to_owned(), error: error.into() })
+    }
+}
+
+impl Prepared {
+    fn open(mount: &Mount) -> Result<Self, String> {
+        let failed = |error: Errno| format!("open the volume for {}: {error}", mount.target.display());
+        let mut source = openat(CWD, &mount.source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+        for name in mount.sub_path.iter().flat_map(|path| path.components()) {
+            let Component::Normal(name) = name else {
+                return Err(format!("subPath {:?} leaves its volume", mount.sub_path));
+            };
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            source = openat(&source, name, flags, Mode::empty()).map_err(failed)?;
+            let stat = fstat(&source).map_err(failed)?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+                return Err(format!("subPath {:?} contains a symlink", mount.sub_path));
+            }
+        }
+        let stat = fstat(&source).map_err(failed)?;
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        Ok(Self { source, is_directory, target: resolve(&mount.target), read_only: mount.read_only })
+    }
+}
+
+/// The path with the machine's own symlinks followed as far as it exists: `/var/run/x` becomes `/run/x`.
+fn resolve(target: &Path) -> PathBuf {
+    let mut missing = Vec::new();
+    let mut existing = target;
+    loop {
+        if let Ok(found) = existing.canonicalize() {
+            return missing.iter().rev().fold(found, |path, name| path.join(name));
+        }
+        match (existing.parent(), existing.file_name()) {
+            (Some(parent), Some(name)) => {
+                missing.push(name);
+                existing = parent;
+            }
+            _ => return target.to_owned(),
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "new namespaces are what this module is for")]
+fn unshare(with_user: bool) -> Result<(), Failure> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    let mut flags = UnshareFlags::NEWNS | UnshareFlags::NEWUTS;
+    if with_user {
+        flags |= UnshareFlags::NEWUSER;
+    }
+    // SAFETY: the call is unsafe because of flags that close file descriptors of other threads; none of these flags
+    // touches descriptors.
+    unsafe { rustix::thread::unshare_unsafe(flags) }.during("make a mount namespace")?;
+    if with_user {
+        fs::write("/proc/self/setgroups", "deny").during("keep the groups")?;
+        fs::write("/proc/self/uid_map", format!("{user} {user} 1")).during("keep the user")?;
+        fs::write("/proc/self/gid_map", format!("{group} {group} 1")).during("keep the group")?;
+    }
+    Ok(())
+}
+
+/// Builds the new root and moves into it.
+fn build(root: &Path, mounts: &[Prepared]) -> Result<(), Failure> {
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", private).during("keep mounts to ourselves")?;
+    mount("tmpfs", root, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=4m")
+        .during("mount a root")?;
+    fs::create_dir(root.join(HOST)).during("make a root")?;
+    for entry in fs::read_dir("/").during("read the machine's root")? {
+        let entry = entry.during("read the machine's root")?;
+        bind_top_level(&entry, root)?;
+    }
+    for mount in mounts {
+        attach(root, mount, mounts).map_err(|failure| Failure {
+            attempt: format!("mount {}: {}", mount.target.display(), failure.attempt),
+            error: failure.error,
+        })?;
+    }
+    pivot_root(root, root.join(HOST)).during("change the root")?;
+    Ok(())
+}
+
+fn bind_top_level(entry: &fs::DirEntry, root: &Path) -> Result<(), Failure> {
+    let kind = entry.file_type().during("read the machine's root")?;
+    let (from, to) = (entry.path(), root.join(entry.file_name()));
+    if kind.is_symlink() {
+        let link = fs::read_link(&from).during("read a link")?;
+        std::os::unix::fs::symlink(link, &to).during("copy a link")?;
+    } else if kind.is_dir() {
+        fs::create_dir(&to).during("make a directory")?;
+        // A directory that cannot be bound stays empty; the container may not need it.
+        let _ = mount_bind_recursive(&from, &to);
+    } else if kind.is_file() {
+        fs::File::create(&to).during("make a file")?;
+        let _ = mount_bind(&from, &to);
+    }
+    Ok(())
+}
+
+fn attach(root: &Path, mount: &Prepared, all: &[Prepared]) -> Result<(), Failure> {
+    let relative = mount.target.strip_prefix("/").unwrap_or(&mount.target);
+    let target = root.join(relative);
+    if fs::symlink_metadata(&target).is_err() {
+        make_target(root, relative, mount.is_directory, all)?;
+    }
+    let source = format!("/proc/self/fd/{}", mount.source.as_raw_fd());
+    mount_bind_recursive(source.as_str(), &target).during("bind the volume")?;
+    if mount.read_only {
+        let flags = MountFlags::BIND | MountFlags::RDONLY | locked_flags(&target)?;
+        mount_remount(&target, flags, c"").during("make it read-only")?;
+    }
+    Ok(())
+}
+
+/// Makes a mount point that the machine does not have: in a volume if it lies in one, else in a copy of its parent.
+fn make_target(root: &Path, relative: &Path, is_directory: bool, all: &[Prepared]) -> Result<(), Failure> {
+    let names: Vec<_> = relative.components().collect();
+    if names.len() > DEPTH_MAX || names.iter().any(|name| !matches!(name, Component::Normal(_))) {
+        return Err(Errno::INVAL).during("make the mount point");
+    }
+    let mut path = PathBuf::new();
+    let existing = names.iter().take_while(|name| {
+        path.push(name);
+        fs::symlink_metadata(root.join(&path)).is_ok_and(|it| it.is_dir())
+    });
+    let depth = existing.count();
+    let parent: PathBuf = names[..depth].iter().collect();
+    let in_volume = all.iter().any(|mount| Path::new("/").join(&parent).starts_with(&mount.target));
+    if depth > 0 && !in_volume {
+        replace_by_links(root, &parent)?;
+    }
+    let mut path = root.join(&parent);
+    for (index, name) in names.iter().enumerate().skip(depth) {
+        path.push(name);
+        if index + 1 == names.len() && !is_directory {
+            fs::File::create_new(&path).during("make the mount point")?;
+        } else {
+            fs::create_dir(&path).during("make the mount point")?;
+        }
+    }
+    Ok(())
+}
+
+/// Covers a directory of the machine with an empty one and links everything that was in it, so that something can be
+/// added without the machine noticing.
+fn replace_by_links(root: &Path, directory: &Path) -> Result<(), Failure> {
+    let covered = root.join(directory);
+    let names: Vec<_> = fs::read_dir(&covered)
+        .during("read a directory")?
+        .map(|entry| entry.map(|entry| entry.file_name()))
+        .collect::<Result<_, _>>()
+        .during("read a directory")?;
+    mount("tmpfs", &covered, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=16m")
+        .during("cover a directory")?;
+    let host = Path::new("/").join(HOST).join(directory);
+    for name in names {
+        std::os::unix::fs::symlink(host.join(&name), covered.join(&name)).during("link to the machine")?;
+    }
+    Ok(())
+}
+
+/// Flags that an unprivileged remount must not drop.
+fn locked_flags(path: &Path) -> Result<MountFlags, Failure> {
+    use rustix::fs::StatVfsMountFlags as Stat;
+    let stat = rustix::fs::statvfs(path).during("look at the mount")?;
+    let pairs = [
+        (Stat::NOSUID, MountFlags::NOSUID),
+        (Stat::NODEV, MountFlags::NODEV),
+        (Stat::NOEXEC, MountFlags::NOEXEC),
+        (Stat::NOATIME, MountFlags::NOATIME),
+        (Stat::NODIRATIME, MountFlags::NODIRATIME),
+        (Stat::RELATIME, MountFlags::RELATIME),
+    ];
+    let set = pairs.into_iter().filter(|(have, _)| stat.f_flag.contains(*have));
+    Ok(set.fold(MountFlags::empty(), |flags, (_, flag)| flags | flag))
+}
+
+fn change_directory(directory: &Path) -> Result<(), Failure> {
+    chdir(directory).during(&format!("chdir to cwd ({directory:?}) failed"))
+}
+
+/// Can this process give a child a mount namespace?
+pub(super) fn mounts_are_possible(root: &Path) -> bool {
+    let isolation = Isolation::default().with_mounts(root, Path::new("/"), "probe", &[]);
+    let Ok(isolation) = isolation else { return false };
+    let id = super::protocol::InstanceId { pod: "probe".to_owned(), container: "probe".to_owned(), attempt: 0 };
+    let command = ["true".to_owned()];
+    let environment = [("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
+    let start = super::process::Start {
+        id: &id,
+        command: &command,
+        environment: &environment,
+        directory: Path::new("/"),
+        isolation,
+    };
+    match super::process::start(start) {
+        Ok(process) => {
+            let options = rustix::process::WaitOptions::empty();
+            matches!(rustix::process::waitpid(Some(process.pid), options), Ok(Some((_, status))) if status.exit_status() == Some(0))
+        }
+        Err(reason) => {
+            let _ = writeln!(io::stderr(), "no mount namespaces: {reason}");
+            false
+        }
+    }
+}

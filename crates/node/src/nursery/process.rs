@@ -1,0 +1,197 @@
+//! Processes of this machine: starting one for a container, and telling one from another.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::fd::OwnedFd;
+use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process_group, pidfd_open, set_parent_process_death_signal,
+    setsid, waitpid,
+};
+
+use super::isolation::Isolation;
+use super::journal::ProcessKey;
+use super::protocol::InstanceId;
+
+/// Marks the processes of an instance, wherever they move to. It is also a way for a process to learn who it is.
+pub(super) const INSTANCE_VARIABLE: &str = "TALLY_INSTANCE";
+
+/// A child of the nursery that has been started.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    /// Readable when the process has ended.
+    pub(super) handle: OwnedFd,
+    /// What it writes to stdout and stderr; does not block.
+    pub(super) output: OwnedFd,
+}
+
+/// What to start.
+#[derive(Debug)]
+pub(super) struct Start<'a> {
+    pub(super) id: &'a InstanceId,
+    pub(super) command: &'a [String],
+    pub(super) environment: &'a [(String, String)],
+    pub(super) directory: &'a Path,
+    pub(super) isolation: Isolation,
+}
+
+/// Starts a process in a session of its own, with nothing of the nursery but what it is given.
+pub(super) fn start(start: Start<'_>) -> Result<Process, String> {
+    let Some((program, arguments)) = start.command.split_first() else {
+        return Err("no command specified".to_owned());
+    };
+    if !start.isolation.has_namespace() && !start.directory.is_dir() {
+        return Err(format!("chdir to cwd ({:?}) failed: no such directory", start.directory));
+    }
+    let (output, input) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| format!("make a pipe: {error}"))?;
+    let second = input.try_clone().map_err(|error| format!("make a pipe: {error}"))?;
+    fcntl_setfl(&output, OFlags::NONBLOCK).map_err(|error| format!("make a pipe: {error}"))?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(start.environment.iter().map(|(name, value)| (name, value)))
+        .env(INSTANCE_VARIABLE, start.id.to_string())
+        .stdin(Stdio::null())
+        .stdout(input)
+        .stderr(second);
+    let complaints = start.isolation.complaints();
+    prepare_child(&mut command, start.isolation, start.directory);
+    let child = command.spawn();
+    drop(command);
+    match child {
+        Ok(child) => {
+            let pid = Pid::from_child(&child);
+            // Race-free: the number stays taken until the nursery waits for the process.
+            let handle = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| {
+                let _ = kill_process_group(pid, Signal::KILL);
+                format!("watch the process: {error}")
+            })?;
+            Ok(Process { pid, handle, output })
+        }
+        Err(error) => Err(complaints.and_then(|complaints| complaints.read()).unwrap_or_else(|| refusal(program, &error))),
+    }
+}
+
+/// What the child does between fork and exec.
+#[expect(unsafe_code, reason = "a session, a namespace and limits can only be set by the child itself, before exec")]
+fn prepare_child(command: &mut Command, mut isolation: Isolation, directory: &Path) {
+    if !isolation.has_namespace() {
+        command.current_dir(directory);
+    }
+    let prepare = move || {
+        setsid()?;
+        // If the nursery is killed there is nobody left who knows the container.
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        isolation.enter()
+    };
+    // SAFETY: code after fork must not rely on locks or state that other threads of the parent held at that moment.
+    // The nursery has no other threads: it is a process of its own whose `main` runs `nursery::run`, which starts none
+    // and fails at once if it finds any. The child is therefore an ordinary single-threaded process until it calls
+    // exec; allocating and file operations are fine in it.
+    unsafe {
+        command.pre_exec(prepare);
+    }
+}
+
+/// Why the command could not be executed, in the words of container runtimes.
+fn refusal(program: &str, error: &io::Error) -> String {
+    let is_path = program.contains('/');
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOENT) if is_path => format!("exec: \"{program}\": stat {program}: no such file or directory"),
+        Some(Errno::NOENT) => format!("exec: \"{program}\": executable file not found in $PATH"),
+        Some(Errno::ACCESS) if is_path && Path::new(program).is_dir() => format!("exec: \"{program}\": is a directory"),
+        Some(Errno::ACCESS) => format!("exec: \"{program}\": permission denied"),
+        Some(Errno::NOEXEC) => format!("exec {program}: exec format error"),
+        Some(Errno::TOOBIG) => format!("exec {program}: argument list too long"),
+        _ => format!("exec: \"{program}\": {error}"),
+    }
+}
+
+/// Takes the exit status of a child that has ended; `None` while it runs.
+pub(super) fn reap(pid: Pid) -> io::Result<Option<WaitStatus>> {
+    match waitpid(Some(pid), WaitOptions::NOHANG) {
+        Ok(found) => Ok(found.map(|(_, status)| status)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The identity of a running process; `None` if there is none of that number.
+pub(super) fn identify(pid: Pid) -> Option<ProcessKey> {
+    let number = pid.as_raw_nonzero().get();
+    let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+    Some(ProcessKey { pid: number, start_ticks: start_ticks(&stat)? })
+}
+
+/// The 22nd field. The second, the command's name, is in parentheses and may contain anything.
+fn start_ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+/// Kills a process that an earlier nursery started, and its group, if it is still the same process.
+pub(super) fn kill_leftover(key: ProcessKey) {
+    let Some(pid) = Pid::from_raw(key.pid) else { return };
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if identify(pid) != Some(key) {
+        return;
+    }
+    // Stopped, it cannot end and give its number away before its group has got the signal.
+    let _ = rustix::process::pidfd_send_signal(&handle, Signal::STOP);
+    if identify(pid) == Some(key) {
+        let _ = kill_process_group(pid, Signal::KILL);
+    }
+    let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
+}
+
+/// The instance that a process was started for, by the mark in its environment.
+pub(super) fn instance_of(pid: Pid) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
+    environment
+        .split(|byte| *byte == 0)
+        .find_map(|variable| variable.strip_prefix(INSTANCE_VARIABLE.as_bytes())?.strip_prefix(b"="))
+        .map(|value| OsStr::from_bytes(value).to_string_lossy().into_owned())
+}
+
+/// The children of the nursery, whether it started them or inherited them.
+pub(super) fn children() -> io::Result<Vec<Pid>> {
+    let own = rustix::process::getpid().as_raw_nonzero();
+    let text = std::fs::read_to_string(format!("/proc/self/task/{own}/children"))?;
+    Ok(text.split_ascii_whitespace().filter_map(|number| Pid::from_raw(number.parse().ok()?)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn start_ticks_are_found_behind_any_name() {
+        let tail = "S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 98765 1 2";
+        for name in ["sh", "a b", "x) S 1 (", "()"] {
+            assert_eq!(start_ticks(&format!("12 ({name}) {tail}")), Some(98_765), "{name}");
+        }
+        assert_eq!(start_ticks("nonsense"), None);
+    }
+
+    #[test]
+    fn refusals_say_what_is_wrong() {
+        let error = |errno: Errno| io::Error::from_raw_os_error(errno.raw_os_error());
+        for (program, errno, text) in [
+            ("nope", Errno::NOENT, "exec: \"nope\": executable file not found in $PATH"),
+            ("/nope", Errno::NOENT, "exec: \"/nope\": stat /nope: no such file or directory"),
+            ("/tmp", Errno::ACCESS, "exec: \"/tmp\": is a directory"),
+            ("/etc/passwd", Errno::ACCESS, "exec: \"/etc/passwd\": permission denied"),
+            ("x", Errno::NOEXEC, "exec x: exec format error"),
+        ] {
+            assert_eq!(refusal(program, &error(errno)), text);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What the node reads of a pod: a slim projection of the API object.
+//!
+//! A full `Pod` takes some 32 kB of memory; what is needed to run one takes about 1 kB. Rarely used parts keep the
+//! API's own types, behind a pointer.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::{
+    ConfigMapVolumeSource, ContainerStatus, DownwardAPIVolumeSource, EmptyDirVolumeSource, EnvFromSource, EnvVar,
+    HostPathVolumeSource, Lifecycle, PodCondition, Probe, ProjectedVolumeSource, ResourceRequirements,
+    SecretVolumeSource, VolumeMount,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// A pod as the watch of the node decodes it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Pod {
+    pub metadata: ObjectMeta,
+    pub spec: PodSpec,
+    pub status: PodStatus,
+}
+
+impl kube::Resource for Pod {
+    type DynamicType = ();
+    type Scope = NamespaceResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        "Pod".into()
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        "".into()
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        "v1".into()
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        "pods".into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodSpec {
+    pub node_name: Option<String>,
+    pub restart_policy: RestartPolicy,
+    pub termination_grace_period_seconds: Option<i64>,
+    pub active_deadline_seconds: Option<i64>,
+    pub init_containers: Vec<Container>,
+    pub containers: Vec<Container>,
+    pub volumes: Vec<Volume>,
+    pub hostname: Option<String>,
+    pub service_account_name: Option<String>,
+    pub security_context: Option<Box<SecurityContext>>,
+    pub readiness_gates: Vec<ReadinessGate>,
+}
+
+impl PodSpec {
+    /// Grace in seconds when nothing shorter is asked for (PL-39).
+    pub fn grace_seconds(&self) -> i64 {
+        self.termination_grace_period_seconds.unwrap_or(30)
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Container {
+    pub name: String,
+    pub image: Option<String>,
+    pub command: Vec<String>,
+    pub args: Vec<String>,
+    pub working_dir: Option<String>,
+    pub env: Vec<EnvVar>,
+    pub env_from: Vec<EnvFromSource>,
+    pub resources: Option<Box<ResourceRequirements>>,
+    pub volume_mounts: Vec<VolumeMount>,
+    pub startup_probe: Option<Box<Probe>>,
+    pub liveness_probe: Option<Box<Probe>>,
+    pub readiness_probe: Option<Box<Probe>>,
+    pub lifecycle: Option<Box<Lifecycle>>,
+    pub termination_message_path: Option<String>,
+    pub termination_message_policy: Option<String>,
+    pub security_context: Option<Box<SecurityContext>>,
+    pub restart_policy: Option<RestartPolicy>,
+    pub restart_policy_rules: Vec<RestartRule>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum RestartPolicy {
+    #[default]
+    Always,
+    OnFailure,
+    Never,
+}
+
+/// A container-level restart rule (PL-31).
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RestartRule {
+    pub action: String,
+    pub exit_codes: Option<ExitCodes>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ExitCodes {
+    pub operator: String,
+    pub values: Vec<i32>,
+}
+
+/// The parts of pod and container security contexts that a process can be given.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SecurityContext {
+    pub run_as_user: Option<i64>,
+    pub run_as_group: Option<i64>,
+    pub run_as_non_root: Option<bool>,
+    pub fs_group: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ReadinessGate {
+    pub condition_type: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Volume {
+    pub name: String,
+    pub empty_dir: Option<Box<EmptyDirVolumeSource>>,
+    pub config_map: Option<Box<ConfigMapVolumeSource>>,
+    pub secret: Option<Box<SecretVolumeSource>>,
+    #[serde(rename = "downwardAPI")]
+    pub downward_api: Option<Box<DownwardAPIVolumeSource>>,
+    pub projected: Option<Box<ProjectedVolumeSource>>,
+    pub host_path: Option<Box<HostPathVolumeSource>>,
+    /// Kinds of volume that this node does not have.
+    #[serde(flatten)]
+    pub other: BTreeMap<String, IgnoredAny>,
+}
+
+/// What the API already says about the pod; read when the node meets the pod for the first time.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PodStatus {
+    pub phase: Phase,
+    pub reason: Option<String>,
+    pub message: Option<String>,
+    pub start_time: Option<Time>,
+    pub conditions: Vec<PodCondition>,
+    pub init_container_statuses: Vec<ContainerStatus>,
+    pub container_statuses: Vec<ContainerStatus>,
+}
+
+/// The phase of a pod (PL-5). `Unknown` is never written (PL-9); read, it counts as Pending.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum Phase {
+    #[default]
+    #[serde(alias = "Unknown", alias = "")]
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+}
+
+impl Phase {
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+        }
+    }
+}
