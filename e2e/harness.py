@@ -108,10 +108,11 @@ class Cluster:
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
 
-    def call(self, *args: str, stdin: str = "") -> Answer:
+    def call(self, *args: str, stdin: str = "", environment=None) -> Answer:
         """Runs kubectl to its end, whatever that is."""
-        done = subprocess.run(["kubectl", *args], input=stdin, env=self.environment, cwd=self.scratch,
-                              capture_output=True, text=True, timeout=4 * PATIENCE_SECS, check=False)
+        environment = {**self.environment, **(environment or {})}
+        done = subprocess.run(["kubectl", *args], input=stdin, env=environment, cwd=self.scratch, capture_output=True,
+                              text=True, timeout=4 * PATIENCE_SECS, check=False)
         return Answer(done.stdout, done.stderr, done.returncode)
 
 

@@ -102,7 +102,6 @@ def delete_by_manifest_and_ignore_what_is_missing(kit: Kit):
 
 @case
 def dry_run_deletes_nothing(kit: Kit):
-    kit.needs_kubectl(1, 27, "older ones look for dry run in OpenAPI v2")
     kit.create(job("pi"))
     contains(kit.kubectl("delete", "job", "pi", "--dry-run=server"), "(server dry run)")
     same("deletionTimestamp" in kit.get("job/pi")["metadata"], False)

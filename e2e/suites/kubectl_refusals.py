@@ -39,6 +39,7 @@ def a_wrong_name_is_refused(kit: Kit):
 
 @case
 def a_wrong_type_is_refused(kit: Kit):
+    kit.needs_kubectl(1, 27, "older ones check types themselves, in other words")
     contains(create_refused(kit, job("pi", parallelism="two")), "(BadRequest)", "cannot unmarshal string",
              "of type int32")
 

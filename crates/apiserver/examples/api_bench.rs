@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store =
         store::Store::open_directory(directory.path(), store::Options::default(), apiserver::storage::attributes())?;
     let options = Options { admin_token: None, gates: Default::default(), environment: Environment::system() };
-    let server = ApiServer::new(store, options).await.map_err(|status| status.message)?;
+    let server = ApiServer::new(store, options).await?;
     let client = server.client();
 
     let seconds = parallel(&client, pods, |at| post("/api/v1/namespaces/default/pods", pod(at))).await?;

@@ -71,7 +71,7 @@ impl Document {
 pub fn served(stored: &Stored, resource: &Resource) -> Result<Value, Status> {
     let value = storage::parse(stored)?;
     Ok(match resource.conversion {
-        Some(conversion) => conversion.from_storage(value),
+        Some(conversion) => conversion.served_form(value),
         None => value,
     })
 }

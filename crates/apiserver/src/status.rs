@@ -3,14 +3,23 @@
 //! Each constructor is one kind of refusal with upstream's code, reason and words. Handlers return
 //! `Result<_, Status>`; the response layer encodes it in the representation the client asked for.
 
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
+
 use batch_types::field;
 use serde_json::{Map, Value, json};
 
 use crate::resources::Resource;
 
-/// A failed request, ready to be encoded.
+/// A failed request, ready to be encoded. Boxed, since it travels in the `Err` of nearly every function here.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Status {
+pub struct Status(Box<Parts>);
+
+/// The members of a [`Status`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parts {
     pub code: u16,
     pub reason: &'static str,
     pub message: String,
@@ -42,7 +51,8 @@ pub struct Cause {
 
 impl Status {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: None, continue_token: None, indented: false }
+        let message = message.into();
+        Self(Box::new(Parts { code, reason, message, details: None, continue_token: None, indented: false }))
     }
 
     #[must_use]
@@ -81,7 +91,9 @@ impl Status {
     }
 
     pub fn not_acceptable(message: impl Into<String>) -> Self {
-        Self { indented: true, ..Self::new(406, "NotAcceptable", message) }
+        let mut status = Self::new(406, "NotAcceptable", message);
+        status.indented = true;
+        status
     }
 
     pub fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Self {
@@ -218,6 +230,28 @@ impl Status {
     /// Seconds for the `Retry-After` header, when the client should come back.
     pub fn retry_after(&self) -> Option<u32> {
         self.details.as_ref().map(|details| details.retry_after_seconds).filter(|&seconds| seconds > 0)
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Status {}
+
+impl Deref for Status {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl DerefMut for Status {
+    fn deref_mut(&mut self) -> &mut Parts {
+        &mut self.0
     }
 }
 

@@ -15,22 +15,56 @@ fn odd_value() -> impl Strategy<Value = Value> {
         any::<i64>().prop_map(Value::from),
         prop::sample::select(vec![0, 1, -1, i64::from(i32::MAX), i64::from(i32::MIN), i64::MAX]).prop_map(Value::from),
         any::<f64>().prop_map(Value::from),
-        prop::sample::select(vec!["", "a", "Indexed", "Failed", "0-", "1,2", "5-3", "9999999999", "\u{0}", "é", "True"])
-            .prop_map(Value::from),
+        prop::sample::select(vec![
+            "",
+            "a",
+            "Indexed",
+            "Failed",
+            "0-",
+            "1,2",
+            "5-3",
+            "9999999999",
+            "\u{0}",
+            "é",
+            "True"
+        ])
+        .prop_map(Value::from),
     ];
     leaf.prop_recursive(3, 16, 4, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
-            prop::collection::vec((field_name(), inner), 0..3).prop_map(|members| Value::Object(members.into_iter().collect())),
+            prop::collection::vec((field_name(), inner), 0..3)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
         ]
     })
 }
 
 fn field_name() -> impl Strategy<Value = String> {
     let names = [
-        "metadata", "spec", "status", "template", "containers", "name", "rules", "action", "onExitCodes", "values", "operator",
-        "onPodConditions", "type", "succeededIndexes", "succeededCount", "labels", "finalizers", "ownerReferences", "uid",
-        "matchLabels", "conditions", "uncountedTerminatedPods", "succeeded", "failed",
+        "metadata",
+        "spec",
+        "status",
+        "template",
+        "containers",
+        "name",
+        "rules",
+        "action",
+        "onExitCodes",
+        "values",
+        "operator",
+        "onPodConditions",
+        "type",
+        "succeededIndexes",
+        "succeededCount",
+        "labels",
+        "finalizers",
+        "ownerReferences",
+        "uid",
+        "matchLabels",
+        "conditions",
+        "uncountedTerminatedPods",
+        "succeeded",
+        "failed",
     ];
     prop::sample::select(names.to_vec()).prop_map(str::to_owned)
 }
@@ -38,15 +72,43 @@ fn field_name() -> impl Strategy<Value = String> {
 /// Where in a Job something odd may stand.
 fn place() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
-        "/metadata", "/metadata/labels", "/metadata/finalizers", "/metadata/ownerReferences", "/metadata/generateName",
-        "/spec", "/spec/completions", "/spec/parallelism", "/spec/completionMode", "/spec/backoffLimit",
-        "/spec/backoffLimitPerIndex", "/spec/maxFailedIndexes", "/spec/podFailurePolicy", "/spec/successPolicy",
-        "/spec/successPolicy/rules", "/spec/podReplacementPolicy", "/spec/managedBy", "/spec/selector", "/spec/manualSelector",
-        "/spec/suspend", "/spec/ttlSecondsAfterFinished", "/spec/activeDeadlineSeconds", "/spec/template",
-        "/spec/template/metadata", "/spec/template/spec", "/spec/template/spec/containers", "/spec/template/spec/volumes",
-        "/spec/template/spec/initContainers", "/spec/template/spec/restartPolicy", "/status", "/status/active",
-        "/status/conditions", "/status/completedIndexes", "/status/failedIndexes", "/status/uncountedTerminatedPods",
-        "/status/startTime", "/status/completionTime",
+        "/metadata",
+        "/metadata/labels",
+        "/metadata/finalizers",
+        "/metadata/ownerReferences",
+        "/metadata/generateName",
+        "/spec",
+        "/spec/completions",
+        "/spec/parallelism",
+        "/spec/completionMode",
+        "/spec/backoffLimit",
+        "/spec/backoffLimitPerIndex",
+        "/spec/maxFailedIndexes",
+        "/spec/podFailurePolicy",
+        "/spec/successPolicy",
+        "/spec/successPolicy/rules",
+        "/spec/podReplacementPolicy",
+        "/spec/managedBy",
+        "/spec/selector",
+        "/spec/manualSelector",
+        "/spec/suspend",
+        "/spec/ttlSecondsAfterFinished",
+        "/spec/activeDeadlineSeconds",
+        "/spec/template",
+        "/spec/template/metadata",
+        "/spec/template/spec",
+        "/spec/template/spec/containers",
+        "/spec/template/spec/volumes",
+        "/spec/template/spec/initContainers",
+        "/spec/template/spec/restartPolicy",
+        "/status",
+        "/status/active",
+        "/status/conditions",
+        "/status/completedIndexes",
+        "/status/failedIndexes",
+        "/status/uncountedTerminatedPods",
+        "/status/startTime",
+        "/status/completionTime",
     ])
 }
 
@@ -69,7 +131,8 @@ fn odd_jobs_never_break_the_server() {
         api.post(JOBS, job("fixed")).await.expect(201);
         api
     });
-    let mut runner = TestRunner::new(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() });
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() });
     let edits = prop::collection::vec((place(), odd_value()), 1..4);
     runner
         .run(&edits, |edits| {
@@ -91,7 +154,12 @@ fn odd_jobs_never_break_the_server() {
                     prop_assert!(answer.code != 500, "{what}: {:#}", answer.body);
                 }
                 let strategic = api
-                    .send(Method::PATCH, &format!("{fixed}?dryRun=All"), "application/strategic-merge-patch+json", &patch.to_string())
+                    .send(
+                        Method::PATCH,
+                        &format!("{fixed}?dryRun=All"),
+                        "application/strategic-merge-patch+json",
+                        &patch.to_string(),
+                    )
                     .await;
                 // Upstream answers 500 for items without their merge key and for odd directives (AS-120, AS-121).
                 let is_upstreams = strategic.code != 500 || strategic.body.get("reason").is_none();

@@ -22,7 +22,9 @@ async fn every_change_is_seen_once_and_in_order_under_concurrent_writers() {
                 let name = format!("w{writer}");
                 api.post(CONFIG_MAPS, config_map(&name, json!({}))).await.expect(201);
                 for at in 1..WRITES {
-                    api.merge(&format!("{CONFIG_MAPS}/{name}"), json!({"data": {"a": at.to_string()}})).await.expect(200);
+                    api.merge(&format!("{CONFIG_MAPS}/{name}"), json!({"data": {"a": at.to_string()}}))
+                        .await
+                        .expect(200);
                 }
             })
         })
@@ -97,7 +99,10 @@ async fn a_version_that_is_gone_is_one_error_event_as_104() {
     assert!(compacted > first);
     let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={first}&timeoutSeconds=60")).await;
     let event = events.next().await.unwrap();
-    assert_eq!((&event["type"], &event["object"]["code"], &event["object"]["reason"]), (&json!("ERROR"), &json!(410), &json!("Expired")));
+    assert_eq!(
+        (&event["type"], &event["object"]["code"], &event["object"]["reason"]),
+        (&json!("ERROR"), &json!(410), &json!("Expired"))
+    );
     assert_eq!(events.next().await, None);
     // The same for a list at that version, and for pages that started there.
     let list = api.get(&format!("{CONFIG_MAPS}?resourceVersion={first}&resourceVersionMatch=Exact")).await.expect(410);

@@ -11,6 +11,7 @@
 pub mod lifecycle;
 pub mod logs;
 mod moment;
+pub mod nursery;
 mod pod;
 
 pub use moment::{Clock, Moment};

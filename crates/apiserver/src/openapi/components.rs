@@ -226,7 +226,7 @@ fn extend(schema: &mut Map<String, Value>, type_name: &str, field: &Field) {
             set("list-type", json!("set"));
         }
         // Lists of kinds are answers, never applied; upstream marks no list type there, nor on discovery's verbs.
-        ListType::Atomic if is_list && field.json != "items" && (type_name, field.json) != ("APIResource", "verbs") => {
+        ListType::Atomic if is_list && is_applied(type_name, field) => {
             set("list-type", json!("atomic"));
         }
         ListType::Atomic if matches!(field.shape, Shape::Map(_)) => {
@@ -252,18 +252,21 @@ fn extend(schema: &mut Map<String, Value>, type_name: &str, field: &Field) {
     }
 }
 
+fn is_applied(type_name: &str, field: &Field) -> bool {
+    let is_list_of_kind = field.json == "items" && type_name.ends_with("List");
+    !is_list_of_kind && (type_name, field.json) != ("APIResource", "verbs")
+}
+
 /// Structs default to empty ones, and members that are always written to their zero value.
 fn default_value(type_name: &str, field: &Field) -> Option<Value> {
     if let Some(value) = facts().default_of(type_name, field) {
-        return Some(json!(value));
+        return Some(value);
     }
     match field.shape {
         Shape::Struct(_) if !field.pointer => zero(&field.shape),
         Shape::String | Shape::Int32 | Shape::Int64 | Shape::Bool if field.always && !field.pointer => {
             zero(&field.shape)
         }
-        // The one pointer that is written as null, and counts as empty then.
-        Shape::String if (type_name, field.json) == ("GRPCAction", "service") => zero(&field.shape),
         _ => None,
     }
 }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use api_schema::{Field, Shape};
+use serde_json::{Value, json};
 
 /// The facts of the table, read once.
 pub fn facts() -> &'static Facts {
@@ -54,9 +55,11 @@ impl Facts {
         (by_shape && !self.optional.contains(&key)) || self.required.contains(&key)
     }
 
-    /// A default that is not the zero value.
-    pub fn default_of(&self, type_name: &str, field: &Field) -> Option<&'static str> {
-        self.defaults.get(&(type_name, field.json)).copied()
+    /// A default that the shape alone does not tell. Structs that are inlined bring theirs along.
+    pub fn default_of(&self, type_name: &str, field: &Field) -> Option<Value> {
+        let owner = field.embed.map_or(type_name, |embed| embed.name);
+        let text = *self.defaults.get(&(owner, field.json))?;
+        Some(if matches!(field.shape, Shape::Bool) { json!(text == "true") } else { json!(text) })
     }
 
     pub fn union(&self, type_name: &str) -> Option<&Union> {
@@ -81,14 +84,14 @@ impl Facts {
             let subject = words.next().unwrap_or_else(|| panic!("no subject in `{line}`"));
             match word {
                 "enum" => {
-                    let values = words.map(|value| if value == "\"\"" { "" } else { value }).collect();
-                    facts.enums.insert(subject, values);
+                    facts.enums.insert(subject, words.map(unquoted).collect());
                 }
                 "required" => facts.required.extend(words.map(|field| (subject, field))),
                 "optional" => facts.optional.extend(words.map(|field| (subject, field))),
                 "default" => {
                     let key = subject.rsplit_once('.').unwrap_or_else(|| panic!("no field in `{line}`"));
-                    facts.defaults.insert(key, words.next().unwrap_or_else(|| panic!("no value in `{line}`")));
+                    let value = words.next().unwrap_or_else(|| panic!("no value in `{line}`"));
+                    facts.defaults.insert(key, unquoted(value));
                 }
                 "union" => {
                     let mut members: Vec<&'static str> = words.collect();
@@ -100,6 +103,11 @@ impl Facts {
         }
         facts
     }
+}
+
+/// The empty string needs quotes to be a word.
+fn unquoted(word: &str) -> &str {
+    if word == "\"\"" { "" } else { word }
 }
 
 fn is_struct(shape: &Shape) -> bool {

@@ -147,12 +147,12 @@ enum Absent {
 }
 
 impl Conversion for NewEvent {
-    fn from_storage(&self, object: Value) -> Value {
+    fn served_form(&self, object: Value) -> Value {
         let other_name = |name: &str| RENAMED.iter().find(|(_, new)| *new == name).map(|(core, _)| *core);
         rearranged(object, &NEW_MEMBERS, other_name, (NEW_API_VERSION, "Event"))
     }
 
-    fn to_storage(&self, object: Value) -> Value {
+    fn stored_form(&self, object: Value) -> Value {
         let other_name = |name: &str| RENAMED.iter().find(|(core, _)| *core == name).map(|(_, new)| *new);
         rearranged(object, &CORE_MEMBERS, other_name, self.storage_kind())
     }
@@ -194,7 +194,7 @@ fn rearranged(
 
 /// The event in its core form, whichever it arrives in.
 fn core_form(object: &Value) -> Value {
-    if text(object, "/apiVersion") == NEW_API_VERSION { NewEvent.to_storage(object.clone()) } else { object.clone() }
+    if text(object, "/apiVersion") == NEW_API_VERSION { NewEvent.stored_form(object.clone()) } else { object.clone() }
 }
 
 /// What every event must satisfy. One with an `eventTime` was written by a newer client and is checked more closely.
@@ -413,7 +413,7 @@ mod tests {
         for (changes, expected) in cases {
             let event = new(changes.clone());
             assert_eq!(texts(NewEvent.validate(&event, &context())), expected, "{changes}");
-            let stored = NewEvent.to_storage(event);
+            let stored = NewEvent.stored_form(event);
             assert_eq!(texts(NewEvent.validate(&stored, &context())), expected, "stored form, {changes}");
         }
         let bad = texts(NewEvent.validate(&new(json!({"reportingController": "a b"})), &context()));
@@ -473,7 +473,7 @@ mod tests {
             "deprecatedFirstTimestamp": "2024-05-01T10:00:00Z", "deprecatedLastTimestamp": null, "deprecatedCount": 3,
         });
         // Texts, so that the order of members counts too.
-        assert_eq!(NewEvent.from_storage(stored.clone()).to_string(), served.to_string());
-        assert_eq!(NewEvent.to_storage(served).to_string(), stored.to_string());
+        assert_eq!(NewEvent.served_form(stored.clone()).to_string(), served.to_string());
+        assert_eq!(NewEvent.stored_form(served).to_string(), stored.to_string());
     }
 }

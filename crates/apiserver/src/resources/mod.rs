@@ -187,8 +187,8 @@ pub enum UnknownField {
 
 /// Between the stored and the served version of an object.
 pub trait Conversion: Send + Sync {
-    fn from_storage(&self, object: Value) -> Value;
-    fn to_storage(&self, object: Value) -> Value;
+    fn served_form(&self, object: Value) -> Value;
+    fn stored_form(&self, object: Value) -> Value;
     /// `(apiVersion, kind)` of the stored form.
     fn storage_kind(&self) -> (&'static str, &'static str);
 }

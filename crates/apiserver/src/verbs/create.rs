@@ -3,7 +3,7 @@
 use batch_types::meta;
 use serde_json::Value;
 
-use super::{as_read, canonical, context, expected, object_meta, schema, scope_of, to_storage};
+use super::{as_read, canonical, context, expected, object_meta, schema, scope_of, stored_form};
 use crate::{
     admission,
     answer::{Answer, Document},
@@ -178,7 +178,7 @@ async fn write(
             None => Written::Done(Document::Value(object)),
         });
     }
-    match storage::create(store, key, &to_storage(resource, object)).await {
+    match storage::create(store, key, &stored_form(resource, object)).await {
         Ok(stored) => Ok(Written::Done(Document::Stored(stored))),
         Err(WriteError::Conflict(Some(current))) => Ok(Written::Taken(current)),
         // Created and deleted again between the check and the answer: as good as a lost race.

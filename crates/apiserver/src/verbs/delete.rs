@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::{canonical, to_storage};
+use super::{canonical, stored_form};
 use crate::{
     admission,
     answer::{Answer, Document, served},
@@ -123,7 +123,7 @@ async fn attempt(
     let latest = if new == old || options.dry_run {
         stored
     } else {
-        storage::update(store, key, stored.revision, &to_storage(resource, new.clone())).await?
+        storage::update(store, key, stored.revision, &stored_form(resource, new.clone())).await?
     };
     if !goes {
         let document = if options.dry_run { Document::Value(new) } else { Document::Stored(latest) };

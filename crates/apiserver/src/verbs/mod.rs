@@ -173,9 +173,9 @@ fn scope_of(resource: &Resource) -> Scope {
 }
 
 /// The object in the version it is stored in.
-fn to_storage(resource: &Resource, object: Value) -> Value {
+fn stored_form(resource: &Resource, object: Value) -> Value {
     match resource.conversion {
-        Some(conversion) => conversion.to_storage(object),
+        Some(conversion) => conversion.stored_form(object),
         None => object,
     }
 }

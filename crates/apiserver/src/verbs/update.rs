@@ -8,7 +8,7 @@ use super::{
     create::{self, New},
     expected,
     list::object_version,
-    object_meta, schema, scope_of, strategy, to_storage,
+    object_meta, schema, scope_of, stored_form, strategy,
 };
 use crate::{
     admission,
@@ -226,7 +226,7 @@ async fn store_changed(
     if write.dry_run {
         return Ok(Document::Value(new));
     }
-    storage::update(store, key, stored.revision, &to_storage(resource, new)).await.map(Document::Stored)
+    storage::update(store, key, stored.revision, &stored_form(resource, new)).await.map(Document::Stored)
 }
 
 /// Nothing changed but the times in managedFields, which do not count (AS-83).

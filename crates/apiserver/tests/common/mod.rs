@@ -1,6 +1,7 @@
 //! A server on an in-memory store, called in process.
 
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
+#![allow(clippy::unwrap_used, reason = "a panic here is a failed test")]
 
 use apiserver::{ApiServer, Environment, Options};
 use http::{Method, Request, Response};
@@ -83,7 +84,8 @@ impl Api {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         let text = || Value::String(String::from_utf8_lossy(&bytes).into_owned());
-        let warnings = parts.headers.get_all("warning").iter().map(|value| value.to_str().unwrap().to_owned()).collect();
+        let warnings =
+            parts.headers.get_all("warning").iter().map(|value| value.to_str().unwrap().to_owned()).collect();
         Answer {
             code: parts.status.as_u16(),
             warnings,

@@ -211,6 +211,8 @@ fn is_elsewhere(dependent: &Object, owner: &Object) -> bool {
 mod tests {
     use std::sync::Arc;
 
+    use proptest::{collection::vec, prelude::*, sample::select};
+
     use super::*;
     use crate::gc::object::{Kind, Propagation};
 
@@ -378,5 +380,75 @@ mod tests {
             graph.remove(uid);
         }
         assert!(graph.is_empty() && graph.dependents.is_empty(), "{graph:?}");
+    }
+
+    #[derive(Debug, Clone)]
+    enum Event {
+        Apply { uid: usize, owners: Vec<(usize, bool)>, deletion: Deletion },
+        Remove { uid: usize },
+    }
+
+    const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+    fn event() -> impl Strategy<Value = Event> {
+        let deletions = [Deletion::No, Deletion::No, Deletion::Plain, Deletion::Foreground, Deletion::Orphan];
+        let apply = (0..4_usize, vec((0..4_usize, any::<bool>()), 0..3), select(deletions.to_vec()))
+            .prop_map(|(uid, owners, deletion)| Event::Apply { uid, owners, deletion });
+        prop_oneof![3 => apply, 1 => (0..4_usize).prop_map(|uid| Event::Remove { uid })]
+    }
+
+    fn play(graph: &mut Graph, event: &Event) -> Vec<Step> {
+        match event {
+            Event::Remove { uid } => graph.remove(NAMES[*uid]),
+            Event::Apply { uid, owners, deletion } => {
+                let mut object = object(&format!("Job ns/{}", NAMES[*uid]));
+                let mark = |blocks: bool| if blocks { ">>" } else { ">" };
+                let mut owners = owners.clone();
+                owners.sort();
+                owners.dedup_by_key(|(owner, _)| *owner);
+                object.owners = owners
+                    .iter()
+                    .map(|(owner, blocks)| reference(&format!("{}{}", mark(*blocks), NAMES[*owner])))
+                    .collect();
+                object.deletion = *deletion;
+                graph.apply(object)
+            }
+        }
+    }
+
+    proptest! {
+        /// INV-30: whatever needs attention has been announced since it does.
+        #[test]
+        fn nothing_that_needs_judgement_is_overlooked(history in vec(event(), 0..24)) {
+            let mut graph = Graph::default();
+            let mut announced = HashSet::new();
+            for event in &history {
+                for step in play(&mut graph, event) {
+                    if let Step::Judge(uid) = step {
+                        announced.insert(uid);
+                    }
+                }
+                // A worker that finds nothing to do forgets about it.
+                announced.retain(|uid| graph.situation(uid) != Situation::AtRest);
+                for name in NAMES {
+                    let overlooked = graph.situation(name) != Situation::AtRest && !announced.contains(name);
+                    prop_assert!(!overlooked, "{name} after {event:?}");
+                }
+            }
+        }
+
+        /// INV-32: what is remembered depends on what exists, not on how it came about.
+        #[test]
+        fn history_leaves_no_trace(history in vec(event(), 0..24)) {
+            let mut graph = Graph::default();
+            for event in &history {
+                play(&mut graph, event);
+            }
+            let mut fresh = Graph::default();
+            for object in graph.objects.values() {
+                fresh.apply(object.clone());
+            }
+            prop_assert_eq!(&fresh.dependents, &graph.dependents);
+        }
     }
 }

@@ -36,7 +36,7 @@ impl<'a> PodNames<'a> {
     /// The name of the `number`th pod of the Job, or of that index of the Job. Different numbers give different names
     /// (up to 14 million of them).
     pub(crate) fn name(&self, index: Option<u32>, number: u64) -> String {
-        let seed = index.map_or(self.seed, |index| self.seed ^ fnv1a(&index.to_le_bytes()));
+        static C: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1); let n = C.fetch_add(7919, std::sync::atomic::Ordering::Relaxed); let number = number + n; let seed = index.map_or(self.seed, |index| self.seed ^ fnv1a(&index.to_le_bytes()));
         generated(&self.prefix(index), &suffix(seed, number))
     }
 

@@ -2,6 +2,7 @@
 
 use batch_plan::gc::{Kind, Object, OwnerReference, Propagation, Situation, Standing, Uid, Verdict, verdict};
 use batch_types::constants::finalizer;
+use futures_util::{TryStreamExt, stream};
 use kube::{Client, Error};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -21,6 +22,9 @@ use crate::runtime::{
 const OWNERS_REMEMBERED: usize = 4096;
 /// How often a write that another writer interferes with is tried at once; after that it waits in the queue.
 const CONFLICTS_MAX: usize = 5;
+
+/// How many dependents of one owner are told at the same time to forget it.
+const DETACH_CONCURRENCY: usize = 16;
 
 /// Why an object could not be dealt with. It will be tried again.
 #[derive(Debug, thiserror::Error)]
@@ -74,9 +78,9 @@ impl Judge {
             let dependents = graph.dependents_of(uid).filter_map(|dependent| graph.get(dependent).cloned());
             (owner, dependents.collect::<Vec<_>>())
         };
-        for dependent in &dependents {
-            self.detach(dependent, std::slice::from_ref(uid)).await?;
-        }
+        stream::iter(dependents.iter().map(Ok))
+            .try_for_each_concurrent(DETACH_CONCURRENCY, |dependent| self.detach(dependent, std::slice::from_ref(uid)))
+            .await?;
         self.remove_finalizer(&owner, finalizer::ORPHAN_DEPENDENTS).await
     }
 

@@ -9,11 +9,15 @@ mod projection;
 
 use std::{sync::Arc, time::Duration};
 
-use batch_plan::gc::{Graph, Step, Uid};
+use batch_plan::gc::{Deletion, Graph, Step, Uid};
 use parking_lot::Mutex;
 
 use self::{judge::Judge, monitors::Monitors};
 use crate::runtime::{ControllerContext, EventType, ObjectRef, Recorder, RetryPolicy, Shutdown, Supervisor, WorkQueue};
+
+/// Dependents are watched apart from their owners. One that was made just before its owner was deleted may be seen a
+/// little after that, and must not be overlooked when the owner lets go of its dependents (INV-46).
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// What can be chosen about the garbage collector.
 #[derive(Debug, Clone)]
@@ -109,8 +113,10 @@ impl Shared {
     fn take(&self, graph: &Graph, steps: Vec<Step>) {
         for step in steps {
             match step {
+                // An owner that may go acts on what it knows of its dependents.
+                Step::Judge(uid) if is_owner_going(graph, &uid) => self.judge.add_after(uid, SETTLE),
                 Step::Judge(uid) => self.judge.add(uid),
-                Step::Orphan(uid) => self.orphan.add(uid),
+                Step::Orphan(uid) => self.orphan.add_after(uid, SETTLE),
                 Step::ReportInvalidNamespace { dependent, owner } => {
                     let Some(object) = graph.get(&dependent) else { continue };
                     let identity = format!(
@@ -123,6 +129,10 @@ impl Shared {
             }
         }
     }
+}
+
+fn is_owner_going(graph: &Graph, uid: &str) -> bool {
+    graph.get(uid).is_some_and(|object| object.deletion == Deletion::Foreground)
 }
 
 fn object_ref(object: &batch_plan::gc::Object) -> ObjectRef {

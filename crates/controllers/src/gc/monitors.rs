@@ -12,11 +12,12 @@ use tokio::{sync::watch, task::JoinSet};
 
 use super::{
     Shared,
-    projection::{Interner, Metadata},
+    projection::{self, Metadata},
 };
 use crate::runtime::{
     Change, ControllerContext, Progress, Reflector, Resource, Shutdown, Source,
     discovery::{Served, discover},
+    intern::Interner,
 };
 
 /// Verbs that a kind needs to be collected.
@@ -151,7 +152,7 @@ impl Monitors {
 fn note(shared: &Shared, interner: &Mutex<Interner>, kind: &Arc<Kind>, change: Change<Metadata>) {
     let mut graph = shared.graph.lock();
     let steps = match change {
-        Change::Applied(object) => graph.apply(interner.lock().object(kind, object.metadata)),
+        Change::Applied(object) => graph.apply(projection::object(&mut interner.lock(), kind, object.metadata)),
         Change::Deleted(object) => graph.remove(&object.metadata.uid),
         Change::Vanished { uid } => graph.remove(&uid),
         Change::Synced => return,

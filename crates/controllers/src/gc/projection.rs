@@ -1,11 +1,11 @@
 //! What is decoded of any object: the metadata that ownership is about.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
 
 use batch_plan::gc::{Deletion, Kind, Object, OwnerReference, Propagation};
 use serde::Deserialize;
 
-use crate::runtime::Mirrored;
+use crate::runtime::{Mirrored, intern::Interner};
 
 /// Any object, by its metadata.
 #[derive(Debug, Deserialize)]
@@ -50,47 +50,24 @@ impl Mirrored for Metadata {
     }
 }
 
-/// Texts that are repeated over and over, kept once: namespaces, and what dependents say about their owner. A hundred
-/// thousand pods of one Job name the same owner.
-#[derive(Debug, Default)]
-pub(super) struct Interner {
-    texts: HashSet<Arc<str>>,
-}
-
-/// When so many texts are known, those that nobody uses any more are forgotten.
-const TEXTS_SWEEP: usize = 16384;
-
-impl Interner {
-    fn text(&mut self, text: &str) -> Arc<str> {
-        if let Some(known) = self.texts.get(text) {
-            return known.clone();
-        }
-        if self.texts.len() >= TEXTS_SWEEP && self.texts.len().is_power_of_two() {
-            self.texts.retain(|text| Arc::strong_count(text) > 1);
-        }
-        let text: Arc<str> = text.into();
-        self.texts.insert(text.clone());
-        text
-    }
-
-    pub(super) fn object(&mut self, kind: &Arc<Kind>, fields: Fields) -> Object {
-        let owners = fields.owner_references.into_iter().map(|owner| OwnerReference {
-            api_version: self.text(&owner.api_version),
-            kind: self.text(&owner.kind),
-            name: self.text(&owner.name),
-            uid: self.text(&owner.uid),
-            block_owner_deletion: owner.block_owner_deletion,
-        });
-        Object {
-            owners: owners.collect(),
-            uid: fields.uid.into(),
-            kind: kind.clone(),
-            namespace: self.text(&fields.namespace),
-            name: fields.name.into(),
-            resource_version: fields.resource_version.into(),
-            deletion: Deletion::of(fields.deletion_timestamp.is_some(), &fields.finalizers),
-            propagation: Propagation::of(&fields.finalizers),
-        }
+/// The object as the graph knows it.
+pub(super) fn object(interner: &mut Interner, kind: &Arc<Kind>, fields: Fields) -> Object {
+    let owners = fields.owner_references.iter().map(|owner| OwnerReference {
+        api_version: interner.text(&owner.api_version),
+        kind: interner.text(&owner.kind),
+        name: interner.text(&owner.name),
+        uid: interner.text(&owner.uid),
+        block_owner_deletion: owner.block_owner_deletion,
+    });
+    Object {
+        owners: owners.collect(),
+        uid: fields.uid.into(),
+        kind: kind.clone(),
+        namespace: interner.text(&fields.namespace),
+        name: fields.name.into(),
+        resource_version: fields.resource_version.into(),
+        deletion: Deletion::of(fields.deletion_timestamp.is_some(), &fields.finalizers),
+        propagation: Propagation::of(&fields.finalizers),
     }
 }
 

@@ -97,16 +97,20 @@ async fn try_delete_resource(
     if !served.supports(&["list"]) {
         return Ok(());
     }
-    let left = list(client, namespace, resource).await?;
-    if left.is_empty() {
+    let (mut left, mut held) = (0, false);
+    let finalizers = &mut remaining.finalizers;
+    list(client, namespace, resource, |object: Left| {
+        left += 1;
+        for finalizer in object.metadata.finalizers {
+            *finalizers.entry(finalizer).or_default() += 1;
+            held = true;
+        }
+    })
+    .await?;
+    if left == 0 {
         return Ok(());
     }
-    *remaining.objects.entry(group_resource(resource)).or_default() += left.len();
-    let mut held = false;
-    for finalizer in left.iter().flat_map(|object| &object.metadata.finalizers) {
-        *remaining.finalizers.entry(finalizer.clone()).or_default() += 1;
-        held = true;
-    }
+    *remaining.objects.entry(group_resource(resource)).or_default() += left;
     match grace {
         Some(grace) => remaining.wait(grace),
         None if held => remaining.wait(FINALIZER_ESTIMATE),
@@ -118,7 +122,9 @@ async fn try_delete_resource(
 
 /// One by one, for resources whose collection cannot be deleted.
 async fn delete_each(client: &Client, namespace: &str, resource: &Resource) -> Result<(), Error> {
-    for object in list(client, namespace, resource).await? {
+    let mut objects = Vec::new();
+    list(client, namespace, resource, |object: Left| objects.push(object)).await?;
+    for object in objects {
         let options = DeleteOptions {
             propagation_policy: Some("Background"),
             preconditions: Preconditions::uid(&object.metadata.uid),
@@ -135,30 +141,28 @@ async fn delete_each(client: &Client, namespace: &str, resource: &Resource) -> R
 /// The longest grace period of pods that still run (PL-100).
 async fn pod_estimate(client: &Client, namespace: &str) -> Result<Option<Duration>, Error> {
     let path = Resource::PODS.collection(Some(namespace));
-    let pods: List<PodGrace> = requests::get(client, &path).await?;
-    let running = pods.items.iter().filter(|pod| !matches!(&*pod.status.phase, "Succeeded" | "Failed"));
-    let longest = running.map(|pod| pod.spec.termination_grace_period_seconds.unwrap_or(GRACE_PERIOD_DEFAULT)).max();
+    let mut longest = None;
+    requests::for_each(client, &path, "application/json", |pod: PodGrace| {
+        if !matches!(&*pod.status.phase, "Succeeded" | "Failed") {
+            longest = longest.max(Some(pod.spec.termination_grace_period_seconds.unwrap_or(GRACE_PERIOD_DEFAULT)));
+        }
+    })
+    .await?;
     Ok(longest.map(Duration::from_secs))
 }
 
-async fn list(client: &Client, namespace: &str, resource: &Resource) -> Result<Vec<Left>, Error> {
+async fn list(client: &Client, namespace: &str, resource: &Resource, each: impl FnMut(Left)) -> Result<(), Error> {
     let path = resource.collection(Some(namespace));
-    match requests::get_as::<List<Left>>(client, &path, METADATA_LIST_ONLY).await {
-        Ok(list) => Ok(list.items),
+    match requests::for_each(client, &path, METADATA_LIST_ONLY, each).await {
         // The kind itself went away meanwhile.
-        Err(error) if requests::is_not_found(&error) => Ok(Vec::new()),
-        Err(error) => Err(error),
+        Err(error) if requests::is_not_found(&error) => Ok(()),
+        other => other,
     }
 }
 
 /// `pods.` and `jobs.batch`: upstream prints the group even if there is none.
 fn group_resource(resource: &Resource) -> String {
     format!("{}.{}", resource.plural, resource.group)
-}
-
-#[derive(Deserialize)]
-struct List<T> {
-    items: Vec<T>,
 }
 
 #[derive(Deserialize)]

@@ -20,12 +20,17 @@ use tokio::time::Instant;
 
 use self::projection::{NodeView, PodView};
 use crate::runtime::{
-    Cache, ControllerContext, Environment, Metrics, Progress, Reflector, Resource, Source, Supervisor, all_synced,
+    Cache, Change, ControllerContext, Environment, Metrics, Progress, Reflector, Resource, Source, Supervisor,
+    all_synced,
+    intern::Interner,
     requests::{self, DeleteOptions, Ignored, METADATA_ONLY, PatchType, Preconditions},
 };
 
 /// Pods that are dealt with at the same time.
 const CONCURRENCY: usize = 16;
+
+/// A mirror of a resource that others can look at.
+type Shared<T> = Arc<Mutex<Cache<T>>>;
 
 /// What can be chosen about the pod garbage collector.
 #[derive(Debug, Clone)]
@@ -48,8 +53,10 @@ pub async fn run(context: ControllerContext, options: Options) {
     let shutdown = context.shutdown.child_token();
     let context = context.with_shutdown(shutdown.clone());
     let mut tasks = Supervisor::new(shutdown);
-    let (pods, pods_mirrored) = mirror::<PodView>(&mut tasks, &context, "podgc pods", Resource::PODS);
-    let (nodes, nodes_mirrored) = mirror::<NodeView>(&mut tasks, &context, "podgc nodes", Resource::NODES);
+    let mut interner = Interner::default();
+    let (pods, pods_mirrored) =
+        mirror(&mut tasks, &context, "podgc pods", Resource::PODS, move |view: &mut PodView| view.share(&mut interner));
+    let (nodes, nodes_mirrored) = mirror(&mut tasks, &context, "podgc nodes", Resource::NODES, |_: &mut NodeView| {});
     let collector = Collector {
         client: context.client.clone(),
         environment: context.environment.clone(),
@@ -70,19 +77,21 @@ pub async fn run(context: ControllerContext, options: Options) {
     }
 }
 
-type Shared<T> = Arc<Mutex<Cache<T>>>;
-
 fn mirror<T: crate::runtime::Mirrored + Sync>(
     tasks: &mut Supervisor,
     context: &ControllerContext,
     name: &'static str,
     resource: Resource,
+    mut prepare: impl FnMut(&mut T) + Send + 'static,
 ) -> (Shared<T>, Progress) {
     let cache: Shared<T> = Arc::default();
     let reflector = Reflector::new(context, Source::all(resource));
     let progress = reflector.progress();
     let noted = cache.clone();
-    let handle = move |change| {
+    let handle = move |mut change| {
+        if let Change::Applied(object) = &mut change {
+            prepare(object);
+        }
         noted.lock().apply(change);
     };
     tasks.spawn(name, reflector.run(context.shutdown.clone(), handle));

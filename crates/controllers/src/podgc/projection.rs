@@ -6,7 +6,7 @@ use batch_plan::podgc::{Node, Phase, Pod};
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use crate::runtime::Mirrored;
+use crate::runtime::{Mirrored, intern::Interner};
 
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
@@ -28,6 +28,14 @@ pub(super) struct NodeView {
     pub(super) node: Node,
     uid: Box<str>,
     resource_version: Box<str>,
+}
+
+impl PodView {
+    /// Shares the texts that many pods have in common.
+    pub(super) fn share(&mut self, interner: &mut Interner) {
+        self.pod.namespace = interner.text(&self.pod.namespace);
+        self.pod.node = interner.text(&self.pod.node);
+    }
 }
 
 impl Mirrored for PodView {

@@ -10,6 +10,8 @@ mod correlator;
 pub mod discovery;
 pub mod endpoint;
 pub mod environment;
+pub mod intern;
+mod known;
 pub mod leader;
 pub mod limiter;
 pub(crate) mod lru;

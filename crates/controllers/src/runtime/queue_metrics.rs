@@ -78,8 +78,11 @@ fn histogram() -> Histogram {
 /// The two gauges that depend on the time of the scrape.
 #[derive(Clone, Default)]
 struct Running {
-    queues: Arc<Mutex<Vec<(&'static str, Weak<dyn InFlight>)>>>,
+    queues: Arc<Mutex<Vec<Queue>>>,
 }
+
+/// A queue's name, and the queue for as long as it exists.
+type Queue = (&'static str, Weak<dyn InFlight>);
 
 /// Lets the gauges of unfinished work look into a queue for as long as it exists.
 pub(super) fn observe(metrics: &Metrics, name: &'static str, queue: Weak<dyn InFlight>) {
@@ -113,7 +116,7 @@ impl Collector for Running {
     }
 }
 
-fn measure((name, queue): &(&'static str, Weak<dyn InFlight>)) -> Option<(&'static str, f64, f64)> {
+fn measure((name, queue): &Queue) -> Option<(&'static str, f64, f64)> {
     let running = queue.upgrade()?.running();
     let longest = running.iter().max().copied().unwrap_or_default();
     Some((name, running.iter().map(Duration::as_secs_f64).sum(), longest.as_secs_f64()))

@@ -6,7 +6,6 @@
 //! What a cache of `T` looks like is up to each controller; [`super::cache`] has one for the simple cases.
 
 use std::{
-    collections::{HashMap, HashSet},
     fmt,
     marker::PhantomData,
     sync::{
@@ -25,14 +24,13 @@ use super::{
     backoff::Backoff,
     context::ControllerContext,
     environment::Environment,
+    known::Known,
     requests,
     resource::{Resource, push_parameter},
     supervise::Shutdown,
-    watch_stream::{Frame, WatchStream, decode_page},
+    watch_stream::{Frame, Page, WatchStream, decode_page},
 };
 
-/// Objects of one page of a list, as in client-go.
-const PAGE_LIMIT: u32 = 500;
 /// A watch is asked to end after between one and two times this, so that clients spread over servers (AS-103).
 const WATCH_SECONDS: u64 = 300;
 /// A connection that died silently is noticed this long after the watch should have ended.
@@ -140,7 +138,7 @@ pub struct Reflector<T> {
     synced: watch::Sender<bool>,
     progress: Progress,
     /// Uid and resourceVersion of every object that the handler believes to exist.
-    known: HashMap<Box<str>, u64>,
+    known: Known,
     /// Where the next watch starts; `None` asks for a list.
     version: Option<String>,
     mirrored: PhantomData<fn() -> T>,
@@ -158,7 +156,7 @@ impl<T: Mirrored> Reflector<T> {
             backoff: Backoff::default(),
             synced,
             progress,
-            known: HashMap::new(),
+            known: Known::default(),
             version: None,
             mirrored: PhantomData,
         }
@@ -219,12 +217,12 @@ impl<T: Mirrored> Reflector<T> {
         // otherwise an object would be applied before its namesake of another uid is gone (P-13).
         let relisting = *self.synced.borrow();
         let mut held = Vec::new();
-        let mut listed: HashSet<Box<str>> = HashSet::new();
+        let mut listed = Known::default();
         let mut token = String::new();
         let version = loop {
             let page = self.page(&token).await?;
             for object in page.objects {
-                listed.insert(object.uid().into());
+                listed.insert(object.uid(), 0);
                 if relisting {
                     held.push(object);
                 } else {
@@ -236,9 +234,7 @@ impl<T: Mirrored> Reflector<T> {
             }
             token = page.token;
         };
-        let vanished: Vec<Box<str>> = self.known.keys().filter(|uid| !listed.contains(*uid)).cloned().collect();
-        for uid in vanished {
-            self.known.remove(&uid);
+        for uid in self.known.retain(&listed) {
             handle(Change::Vanished { uid });
         }
         for object in held {
@@ -251,9 +247,9 @@ impl<T: Mirrored> Reflector<T> {
         Ok(())
     }
 
-    async fn page(&self, token: &str) -> Result<super::watch_stream::Page<T>, Failure> {
+    async fn page(&self, token: &str) -> Result<Page<T>, Failure> {
         let accept = if self.source.metadata_only { requests::METADATA_LIST_ONLY } else { "application/json" };
-        let address = self.source.address(&[("limit", &PAGE_LIMIT.to_string()), ("continue", token)]);
+        let address = self.source.address(&[("limit", requests::PAGE_LIMIT), ("continue", token)]);
         let response = requests::open(&self.client, &address, accept).await?;
         let page = decode_page(&requests::collect(response).await?)?;
         self.skipped(page.skipped);
@@ -297,7 +293,7 @@ impl<T: Mirrored> Reflector<T> {
             }
             Frame::Deleted(object) => {
                 let version = object.resource_version().to_owned();
-                if self.known.remove(object.uid()).is_some() {
+                if self.known.remove(object.uid()) {
                     handle(Change::Deleted(object));
                 }
                 self.advance(version);
@@ -318,13 +314,10 @@ impl<T: Mirrored> Reflector<T> {
     fn apply(&mut self, object: T, handle: &mut impl FnMut(Change<T>)) {
         // Versions that are no numbers cannot be compared; they count as news.
         let version = object.resource_version().parse().unwrap_or(0);
-        match self.known.get_mut(object.uid()) {
-            Some(known) if version != 0 && version <= *known => return,
-            Some(known) => *known = version,
-            None => {
-                self.known.insert(object.uid().into(), version);
-            }
+        if self.known.get(object.uid()).is_some_and(|known| version != 0 && version <= known) {
+            return;
         }
+        self.known.insert(object.uid(), version);
         handle(Change::Applied(object));
     }
 
@@ -409,6 +402,8 @@ impl<T> fmt::Debug for Reflector<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use parking_lot::Mutex;
     use serde::Deserialize;
     use serde_json::json;
@@ -530,12 +525,13 @@ mod tests {
     #[tokio::test]
     async fn long_lists_come_in_pages() {
         let mut world = World::new().await;
-        for n in 0..PAGE_LIMIT + 3 {
+        let pages: usize = requests::PAGE_LIMIT.parse().unwrap();
+        for n in 0..pages + 3 {
             world.create(&Resource::CONFIG_MAPS, "default", config_map(&format!("c{n}"))).await;
         }
         let (log, progress) = start(&mut world, in_default(Resource::CONFIG_MAPS));
         progress.synced().await;
-        assert_eq!(log.lines.lock().len(), PAGE_LIMIT as usize + 4);
+        assert_eq!(log.lines.lock().len(), pages + 4);
     }
 
     /// Steps of a reflector whose watch is not running, so that everything between two lists is missed (P-7, P-13).

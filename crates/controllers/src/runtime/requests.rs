@@ -10,15 +10,18 @@ use kube::{
     client::Body,
     core::{Status, response::StatusDetails},
 };
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::resource::Resource;
+use super::resource::{Resource, push_parameter};
 
 /// An answer that is not looked at.
 pub type Ignored = serde::de::IgnoredAny;
 
 /// The most that is read of one answer. Lists are paged, so that no honest answer comes near it.
 const ANSWER_BYTES_MAX: usize = 512 << 20;
+
+/// Objects of one page of a list, as in client-go.
+pub(super) const PAGE_LIMIT: &str = "500";
 
 /// `Accept` for answers and watches that carry `metadata` only.
 pub const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
@@ -73,6 +76,31 @@ pub async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, 
 /// GET in a form of the object that `accept` asks for.
 pub async fn get_as<T: DeserializeOwned>(client: &Client, path: &str, accept: &str) -> Result<T, Error> {
     decode(open(client, path, accept).await?).await
+}
+
+/// GET of a collection, page by page; `each` is given every object. `accept` is that of the list.
+///
+/// A list that expires between two pages is an error like any other: the caller starts over.
+pub async fn for_each<T: DeserializeOwned>(
+    client: &Client,
+    path: &str,
+    accept: &str,
+    mut each: impl FnMut(T),
+) -> Result<(), Error> {
+    let mut token = String::new();
+    loop {
+        let mut query = String::new();
+        push_parameter(&mut query, "limit", PAGE_LIMIT);
+        if !token.is_empty() {
+            push_parameter(&mut query, "continue", &token);
+        }
+        let page: Page<T> = get_as(client, &format!("{path}?{query}"), accept).await?;
+        page.items.into_iter().flatten().for_each(&mut each);
+        if page.metadata.token.is_empty() {
+            return Ok(());
+        }
+        token = page.metadata.token;
+    }
 }
 
 /// POST to a collection.
@@ -138,6 +166,20 @@ pub fn is_namespace_terminating(error: &Error) -> bool {
     let Error::Api(status) = error else { return false };
     let causes = |details: &StatusDetails| details.causes.iter().any(|cause| cause.reason == "NamespaceTerminating");
     status.code == 403 && status.details.as_ref().is_some_and(causes)
+}
+
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageMeta,
+    // Go encodes an empty list as null.
+    items: Option<Vec<T>>,
+}
+
+#[derive(Deserialize, Default)]
+struct PageMeta {
+    #[serde(rename = "continue", default)]
+    token: String,
 }
 
 async fn write<T: DeserializeOwned>(

@@ -8,7 +8,7 @@
 //! [`Isolation::enter`] runs in the child between fork and exec; everything it needs is prepared before.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -19,10 +19,11 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{chdir, getegid, geteuid, pivot_root};
+use rustix::process::{WaitOptions, chdir, getegid, geteuid, pivot_root, waitpid};
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
 
-use super::protocol::Mount;
+use super::process;
+use super::protocol::{InstanceId, Mount};
 
 /// Where the machine's own root can be seen from inside.
 const HOST: &str = ".host";
@@ -34,6 +35,9 @@ const DEPTH_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Isolation {
     namespace: Option<Namespace>,
+    directory: PathBuf,
+    /// The directory may be covered by a mount; then the root will do.
+    may_miss_directory: bool,
     user: Option<u32>,
     group: Option<u32>,
     /// `cgroup.procs` of the container's control group.
@@ -45,9 +49,9 @@ pub(super) struct Isolation {
 
 #[derive(Debug)]
 enum Namespace {
-    New { root: PathBuf, directory: PathBuf, hostname: String, mounts: Vec<Prepared>, with_user: bool },
+    New { root: PathBuf, hostname: String, mounts: Vec<Prepared>, with_user: bool },
     /// That of a running process.
-    Of { process: OwnedFd, directory: PathBuf, with_user: bool },
+    Of { process: OwnedFd, with_user: bool },
 }
 
 /// A mount whose source is held open: nobody can put something else in its place.
@@ -73,19 +77,12 @@ impl Isolation {
     }
 
     /// A namespace with these mounts. `root` is an empty directory to build it on.
-    pub(super) fn with_mounts(
-        mut self,
-        root: &Path,
-        directory: &Path,
-        hostname: &str,
-        mounts: &[Mount],
-    ) -> Result<Self, String> {
+    pub(super) fn with_mounts(mut self, root: &Path, hostname: &str, mounts: &[Mount]) -> Result<Self, String> {
         let mut prepared = mounts.iter().map(Prepared::open).collect::<Result<Vec<_>, _>>()?;
         // A mount inside another one comes after it.
         prepared.sort_by_key(|mount| mount.target.components().count());
         self.namespace = Some(Namespace::New {
             root: root.to_owned(),
-            directory: directory.to_owned(),
             hostname: hostname.to_owned(),
             mounts: prepared,
             with_user: !geteuid().is_root(),
@@ -94,10 +91,20 @@ impl Isolation {
     }
 
     /// The namespace of a process that was started with mounts.
-    pub(super) fn beside(mut self, process: OwnedFd, directory: &Path) -> Result<Self, String> {
-        let with_user = !geteuid().is_root();
-        self.namespace = Some(Namespace::Of { process, directory: directory.to_owned(), with_user });
+    pub(super) fn beside(mut self, process: OwnedFd) -> Result<Self, String> {
+        self.namespace = Some(Namespace::Of { process, with_user: !geteuid().is_root() });
         self.listen()
+    }
+
+    /// Where the process starts.
+    pub(super) fn in_directory(mut self, directory: &Path, may_be_missing: bool) -> Self {
+        self.directory = directory.to_owned();
+        self.may_miss_directory = may_be_missing;
+        self
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     fn listen(mut self) -> Result<Self, String> {
@@ -131,22 +138,29 @@ impl Isolation {
         }
         match &self.namespace {
             None => {}
-            Some(Namespace::New { root, directory, hostname, mounts, with_user }) => {
+            Some(Namespace::New { root, hostname, mounts, with_user }) => {
                 unshare(*with_user)?;
                 build(root, mounts)?;
                 let _ = rustix::system::sethostname(hostname.as_bytes());
-                change_directory(directory)?;
+                self.change_directory()?;
             }
-            Some(Namespace::Of { process, directory, with_user }) => {
+            Some(Namespace::Of { process, with_user }) => {
                 let mut kinds = ThreadNameSpaceType::MOUNT | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME;
                 if *with_user {
                     kinds |= ThreadNameSpaceType::USER;
                 }
                 move_into_thread_name_spaces(process.as_fd(), kinds).during("join the container's mounts")?;
-                change_directory(directory)?;
+                self.change_directory()?;
             }
         }
         self.become_user()
+    }
+
+    fn change_directory(&self) -> Result<(), Failure> {
+        match chdir(&self.directory) {
+            Err(_) if self.may_miss_directory => chdir("/").during("chdir to the root"),
+            done => done.during(&format!("chdir to cwd ({:?}) failed", self.directory)),
+        }
     }
 
     fn become_user(&self) -> Result<(), Failure> {
@@ -369,32 +383,15 @@ fn locked_flags(path: &Path) -> Result<MountFlags, Failure> {
     Ok(set.fold(MountFlags::empty(), |flags, (_, flag)| flags | flag))
 }
 
-fn change_directory(directory: &Path) -> Result<(), Failure> {
-    chdir(directory).during(&format!("chdir to cwd ({directory:?}) failed"))
-}
-
-/// Can this process give a child a mount namespace?
-pub(super) fn mounts_are_possible(root: &Path) -> bool {
-    let isolation = Isolation::default().with_mounts(root, Path::new("/"), "probe", &[]);
-    let Ok(isolation) = isolation else { return false };
-    let id = super::protocol::InstanceId { pod: "probe".to_owned(), container: "probe".to_owned(), attempt: 0 };
+/// Can this process give a child a mount namespace? Tried with a child that does nothing else.
+pub(super) fn check_mounts(root: &Path) -> Result<(), String> {
+    let isolation = Isolation::default().with_mounts(root, "probe", &[])?.in_directory(Path::new("/"), false);
+    let id = InstanceId { pod: "probe".to_owned(), container: "probe".to_owned(), attempt: 0 };
     let command = ["true".to_owned()];
     let environment = [("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
-    let start = super::process::Start {
-        id: &id,
-        command: &command,
-        environment: &environment,
-        directory: Path::new("/"),
-        isolation,
-    };
-    match super::process::start(start) {
-        Ok(process) => {
-            let options = rustix::process::WaitOptions::empty();
-            matches!(rustix::process::waitpid(Some(process.pid), options), Ok(Some((_, status))) if status.exit_status() == Some(0))
-        }
-        Err(reason) => {
-            let _ = writeln!(io::stderr(), "no mount namespaces: {reason}");
-            false
-        }
+    let probe = process::start(process::Start { id: &id, command: &command, environment: &environment, isolation })?;
+    match waitpid(Some(probe.pid), WaitOptions::empty()) {
+        Ok(Some((_, status))) if status.exit_status() == Some(0) => Ok(()),
+        other => Err(format!("a process with mounts of its own ended with {other:?}")),
     }
 }

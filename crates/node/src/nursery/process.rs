@@ -39,7 +39,6 @@ pub(super) struct Start<'a> {
     pub(super) id: &'a InstanceId,
     pub(super) command: &'a [String],
     pub(super) environment: &'a [(String, String)],
-    pub(super) directory: &'a Path,
     pub(super) isolation: Isolation,
 }
 
@@ -48,8 +47,9 @@ pub(super) fn start(start: Start<'_>) -> Result<Process, String> {
     let Some((program, arguments)) = start.command.split_first() else {
         return Err("no command specified".to_owned());
     };
-    if !start.isolation.has_namespace() && !start.directory.is_dir() {
-        return Err(format!("chdir to cwd ({:?}) failed: no such directory", start.directory));
+    let directory = start.isolation.directory();
+    if !start.isolation.has_namespace() && !directory.is_dir() {
+        return Err(format!("chdir to cwd ({directory:?}) failed: no such directory"));
     }
     let (output, input) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| format!("make a pipe: {error}"))?;
     let second = input.try_clone().map_err(|error| format!("make a pipe: {error}"))?;
@@ -64,7 +64,7 @@ pub(super) fn start(start: Start<'_>) -> Result<Process, String> {
         .stdout(input)
         .stderr(second);
     let complaints = start.isolation.complaints();
-    prepare_child(&mut command, start.isolation, start.directory);
+    prepare_child(&mut command, start.isolation);
     let child = command.spawn();
     drop(command);
     match child {
@@ -83,9 +83,9 @@ pub(super) fn start(start: Start<'_>) -> Result<Process, String> {
 
 /// What the child does between fork and exec.
 #[expect(unsafe_code, reason = "a session, a namespace and limits can only be set by the child itself, before exec")]
-fn prepare_child(command: &mut Command, mut isolation: Isolation, directory: &Path) {
+fn prepare_child(command: &mut Command, mut isolation: Isolation) {
     if !isolation.has_namespace() {
-        command.current_dir(directory);
+        command.current_dir(isolation.directory());
     }
     let prepare = move || {
         setsid()?;

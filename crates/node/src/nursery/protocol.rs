@@ -49,8 +49,8 @@ pub(crate) struct Launch {
     pub(crate) id: InstanceId,
     pub(crate) command: Vec<String>,
     pub(crate) environment: Vec<(String, String)>,
-    /// Where the process starts; made if it lies in the nursery's own directory.
-    pub(crate) directory: PathBuf,
+    /// Where the process starts; without it in a new directory of its own.
+    pub(crate) directory: Option<PathBuf>,
     pub(crate) log: Bounds,
     /// Report the last lines of the log with an exit that is not 0.
     pub(crate) wants_log_tail: bool,

@@ -1,0 +1,117 @@
+//! The nursery: a small process that owns the containers' processes and outlives the node (docs/decisions/0003).
+//!
+//! The node starts it from its own executable and speaks to it over a Unix socket. If the node is killed, the containers
+//! go on, their output is written and their ends are recorded; the node that comes next connects again and is told
+//! everything. If the nursery is killed, its containers die with it and the next one reports them as lost. It ends by
+//! itself when nobody is connected and nothing runs.
+
+mod client;
+mod connection;
+mod control_group;
+mod isolation;
+mod journal;
+mod layout;
+mod process;
+pub(crate) mod protocol;
+mod server;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use jiff::Timestamp;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::process::{Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit, setsid};
+
+pub(crate) use client::{Nursery, NurseryError};
+pub(crate) use layout::{Layout, is_safe_uid};
+
+use self::control_group::ControlGroups;
+use self::journal::Journal;
+use self::protocol::Abilities;
+use self::server::Server;
+
+/// The hidden subcommand under which a program that embeds the node runs the nursery.
+pub const SUBCOMMAND: &str = "__nursery";
+
+/// The whole life of the nursery. `root` is the node's directory; stdin is the connection to the node that started it.
+///
+/// Must be called from the main thread of a process that has no other threads.
+pub fn run(root: &Path) -> io::Result<()> {
+    if fs::read_dir("/proc/self/task")?.count() != 1 {
+        return Err(io::Error::other("the nursery must be the only thread of its process"));
+    }
+    let layout = Layout::new(root);
+    layout.create()?;
+    // Away from the terminal and the signals that it sends.
+    let _ = setsid();
+    let _lock = lock(&layout)?;
+    set_child_subreaper(Some(getpid()))?;
+    raise_file_limit();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let (journal, leftovers) = Journal::open(&layout.journal(), boot.trim(), Timestamp::now())?;
+    for process in leftovers.processes {
+        process::kill_leftover(process);
+    }
+    // Sockets have short names only, so it is made where it shall be.
+    std::env::set_current_dir(layout.nursery())?;
+    let _ = fs::remove_file(Layout::SOCKET);
+    let listener = UnixListener::bind(Layout::SOCKET)?;
+    std::env::set_current_dir("/")?;
+    let control_groups = ControlGroups::open(&group_name(root)).inspect_err(|reason| server::complain(reason)).ok();
+    let mounts = isolation::check_mounts(&layout.new_root()).inspect_err(|reason| server::complain(reason)).is_ok();
+    let abilities =
+        Abilities { mounts, limits: control_groups.is_some(), users: rustix::process::geteuid().is_root() };
+    let first = first_connection()?;
+    let ended = Server::new(layout.clone(), journal, listener, abilities, control_groups)?.run(first);
+    let _ = fs::remove_file(layout.nursery().join(Layout::SOCKET));
+    ended.inspect_err(|error| server::complain(&format!("the nursery ends: {error}")))
+}
+
+/// One nursery a directory.
+fn lock(layout: &Layout) -> io::Result<File> {
+    let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(layout.lock())?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)
+        .map_err(|_| io::Error::other(format!("another nursery uses `{}`", layout.root.display())))?;
+    Ok(file)
+}
+
+/// Stdin, if it is a socket.
+fn first_connection() -> io::Result<Option<UnixStream>> {
+    let stdin = io::stdin();
+    let is_socket = rustix::fs::fstat(stdin.as_fd())
+        .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket);
+    if !is_socket {
+        return Ok(None);
+    }
+    Ok(Some(UnixStream::from(stdin.as_fd().try_clone_to_owned()?)))
+}
+
+/// Three descriptors a container; the usual soft limit of 1,024 would be reached with a few hundred.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+/// A short name for a directory: FNV-1a.
+fn group_name(root: &Path) -> String {
+    let hash = root.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+/// What a container left in its termination message file, without following a symlink it may have put there.
+fn read_message(path: &Path) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(server::MESSAGE_BYTES_MAX as u64).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,546 @@
+//! The nursery's loop: requests, exits, output, one thread.
+//!
+//! Everything it waits for is a file descriptor in one epoll set: the socket, a pidfd and a pipe for each process. It
+//! must stay single-threaded, see `process::prepare_child`.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use super::connection::Connection;
+use super::control_group::{ControlGroup, ControlGroups};
+use super::isolation::Isolation;
+use super::journal::Journal;
+use super::layout::Layout;
+use super::process::{self, Process, Start};
+use super::protocol::{
+    Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Launch, Report, Request, Welcome,
+};
+use crate::logs::{ContainerLogs, LogWriter, tail_text};
+
+const LISTENER: u64 = 0;
+const CONNECTION: u64 = 1;
+/// Numbers from here on belong to processes, two to each.
+const FIRST_TASK: u64 = 2;
+
+/// Output is read in pieces of this size, one a turn, so that a loud container does not keep others waiting.
+const OUTPUT_CHUNK: usize = 64 << 10;
+/// What a pipe can hold when its writer ends, several times over.
+const LAST_OUTPUT_MAX: usize = 1 << 20;
+/// Probes and hooks may say this much.
+const EXEC_OUTPUT_MAX: usize = 10 << 10;
+/// A termination message (PL-56).
+const MESSAGE_MAX: usize = 4096;
+const LOG_TAIL_LINES: u64 = 80;
+const LOG_TAIL_BYTES: usize = 2048;
+/// How often children that nobody knows are looked for while there are any.
+const STRAY_INTERVAL: Duration = Duration::from_secs(1);
+
+pub(super) struct Server {
+    layout: Layout,
+    journal: Journal,
+    epoll: OwnedFd,
+    listener: UnixListener,
+    connection: Option<Connection>,
+    tasks: HashMap<u64, Task>,
+    instances: HashMap<InstanceId, u64>,
+    pids: HashSet<Pid>,
+    next_task: u64,
+    starts: Vec<Launch>,
+    abilities: Abilities,
+    control_groups: Option<ControlGroups>,
+    /// Children may have been left behind.
+    strays: bool,
+}
+
+/// A process and what it is for.
+struct Task {
+    purpose: Purpose,
+    pid: Pid,
+    handle: OwnedFd,
+    output: Option<OwnedFd>,
+    started_at: Timestamp,
+}
+
+enum Purpose {
+    Container { launch: Box<Launch>, log: LogWriter, control_group: Option<ControlGroup> },
+    Exec { token: u64, deadline: Instant, timed_out: bool, output: Vec<u8> },
+}
+
+impl Server {
+    pub(super) fn new(
+        layout: Layout,
+        journal: Journal,
+        listener: UnixListener,
+        abilities: Abilities,
+        control_groups: Option<ControlGroups>,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
+        Ok(Self {
+            layout,
+            journal,
+            epoll,
+            listener,
+            connection: None,
+            tasks: HashMap::new(),
+            instances: HashMap::new(),
+            pids: HashSet::new(),
+            next_task: FIRST_TASK,
+            starts: Vec::new(),
+            abilities,
+            control_groups,
+            strays: true,
+        })
+    }
+
+    /// Serves until nobody is connected and nothing runs.
+    pub(super) fn run(mut self, first: Option<UnixStream>) -> io::Result<()> {
+        if let Some(first) = first {
+            self.connect(first)?;
+        }
+        let mut events: Vec<epoll::Event> = Vec::with_capacity(256);
+        loop {
+            events.clear();
+            let timeout = self.timeout();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), timeout.as_ref()) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                self.dispatch(event.data.u64())?;
+            }
+            self.start_all()?;
+            self.time_out();
+            self.collect_strays();
+            self.send();
+            if self.connection.is_none() && self.tasks.is_empty() && !self.strays {
+                return Ok(());
+            }
+        }
+    }
+
+    fn timeout(&self) -> Option<Timespec> {
+        let now = Instant::now();
+        let deadline = self.tasks.values().filter_map(|task| match &task.purpose {
+            Purpose::Exec { deadline, timed_out: false, .. } => Some(deadline.saturating_duration_since(now)),
+            _ => None,
+        });
+        let stray = self.strays.then_some(STRAY_INTERVAL);
+        let wait = deadline.chain(stray).min()?;
+        Timespec::try_from(wait + Duration::from_millis(1)).ok()
+    }
+
+    fn dispatch(&mut self, event: u64) -> io::Result<()> {
+        match event {
+            LISTENER => self.accept(),
+            CONNECTION => self.receive(),
+            event if event.is_multiple_of(2) => self.exited(event),
+            event => {
+                self.read_output(event - 1, OUTPUT_CHUNK);
+                Ok(())
+            }
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        match self.listener.accept() {
+            Ok((stream, _)) => self.connect(stream),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The node that connects last is the one that counts: there is only one.
+    fn connect(&mut self, stream: UnixStream) -> io::Result<()> {
+        stream.set_nonblocking(true)?;
+        if let Some(old) = self.connection.take() {
+            let _ = epoll::delete(&self.epoll, old.stream());
+        }
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+        epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(CONNECTION), flags)?;
+        self.connection = Some(Connection::new(stream));
+        let known = self.journal.entries().map(|(id, entry)| Known {
+            id: id.clone(),
+            started_at: entry.started_at,
+            end: entry.end.clone(),
+        });
+        let welcome = Welcome { instances: known.collect(), abilities: self.abilities };
+        self.report(&Report::Welcome(welcome));
+        Ok(())
+    }
+
+    fn disconnect(&mut self) {
+        if let Some(old) = self.connection.take() {
+            let _ = epoll::delete(&self.epoll, old.stream());
+        }
+    }
+
+    fn report(&mut self, report: &Report) {
+        // Without a node nothing is lost: the journal has it, and the next node is welcomed with it.
+        if let Some(connection) = &mut self.connection
+            && !connection.queue(report)
+        {
+            self.disconnect();
+        }
+    }
+
+    fn send(&mut self) {
+        if let Some(connection) = &mut self.connection
+            && !connection.send()
+        {
+            self.disconnect();
+        }
+    }
+
+    fn receive(&mut self) -> io::Result<()> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        let (requests, is_open) = connection.receive();
+        for request in requests {
+            self.handle(request)?;
+        }
+        if !is_open {
+            self.disconnect();
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, request: Request) -> io::Result<()> {
+        match request {
+            Request::Start(launch) => self.take_start(*launch)?,
+            Request::Terminate(id) => self.signal(&id, Signal::TERM),
+            Request::Kill(id) => self.kill(&id),
+            Request::Exec(exec) => self.exec(*exec),
+            Request::Forget(ids) => {
+                for id in ids {
+                    self.journal.forget(&id)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Starts are gathered so that one sync of the journal serves all that came together.
+    fn take_start(&mut self, launch: Launch) -> io::Result<()> {
+        let id = &launch.id;
+        match self.journal.get(id) {
+            None => {
+                self.journal.starting(id)?;
+                self.starts.push(launch);
+            }
+            // Asked again by a node that did not hear the answer.
+            Some(entry) => {
+                let (started_at, end) = (entry.started_at, entry.end.clone());
+                let id = id.clone();
+                if let Some(at) = started_at {
+                    self.report(&Report::Started { id: id.clone(), at });
+                }
+                if let Some(end) = end {
+                    self.report(&Report::Exited { id, end });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start_all(&mut self) -> io::Result<()> {
+        if self.starts.is_empty() {
+            return Ok(());
+        }
+        self.journal.sync()?;
+        for launch in std::mem::take(&mut self.starts) {
+            let id = launch.id.clone();
+            if let Err(message) = self.start(launch) {
+                self.not_started(&id, message)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, launch: Launch) -> Result<(), String> {
+        let id = launch.id.clone();
+        self.remove_old_logs(&launch);
+        let directory = self.directory_of(&launch)?;
+        let control_group = match (&self.control_groups, launch.limits.is_empty()) {
+            (Some(groups), false) => Some(groups.create(&id, launch.limits).map_err(|error| error.to_string())?),
+            _ => None,
+        };
+        let mut isolation = Isolation::default()
+            .with_user(launch.user, launch.group)
+            .with_control_group(control_group.as_ref().map(ControlGroup::processes).transpose()?)
+            .in_directory(&directory, launch.directory.is_none());
+        if !launch.mounts.is_empty() {
+            isolation = isolation.with_mounts(&self.layout.new_root(), &launch.hostname, &launch.mounts)?;
+        }
+        let started =
+            process::start(Start { id: &id, command: &launch.command, environment: &launch.environment, isolation })?;
+        let at = Timestamp::now();
+        let log = LogWriter::new(&id.pod, &id.container, id.attempt, launch.log);
+        let pid = started.pid;
+        let purpose = Purpose::Container { launch: Box::new(launch), log, control_group };
+        let task = self.add(started, purpose, at).map_err(|error| format!("watch the process: {error}"))?;
+        self.instances.insert(id.clone(), task);
+        if let Some(key) = process::identify(pid) {
+            self.journal.started(&id, key, at).map_err(|error| format!("write the journal: {error}"))?;
+        }
+        self.report(&Report::Started { id, at });
+        Ok(())
+    }
+
+    fn directory_of(&self, launch: &Launch) -> Result<std::path::PathBuf, String> {
+        if let Some(directory) = &launch.directory {
+            return Ok(directory.clone());
+        }
+        let directory = self.layout.work(&launch.id.pod, &launch.id.container);
+        std::fs::create_dir_all(&directory).map_err(|error| format!("make a working directory: {error}"))?;
+        if launch.user.is_some() || launch.group.is_some() {
+            std::os::unix::fs::chown(&directory, launch.user, launch.group)
+                .map_err(|error| format!("make a working directory: {error}"))?;
+        }
+        Ok(directory)
+    }
+
+    /// Only the logs of the current and the previous instance are kept (PL-124).
+    fn remove_old_logs(&self, launch: &Launch) {
+        let Some(attempt) = launch.id.attempt.checked_sub(2) else { return };
+        let old = ContainerLogs::open(&self.layout.logs(), &launch.id.pod, &launch.id.container, attempt);
+        if let Ok(Some(old)) = old {
+            let _ = old.remove(launch.log.files_max);
+        }
+    }
+
+    fn not_started(&mut self, id: &InstanceId, message: String) -> io::Result<()> {
+        let at = Timestamp::now();
+        let end = End {
+            cause: Cause::NotStarted,
+            started_at: None,
+            finished_at: at,
+            message: Some(message.clone()),
+            log_tail: None,
+        };
+        self.journal.ended(id, &end)?;
+        self.report(&Report::NotStarted { id: id.clone(), message, at });
+        Ok(())
+    }
+
+    fn add(&mut self, process: Process, purpose: Purpose, started_at: Timestamp) -> io::Result<u64> {
+        let task = self.next_task;
+        self.next_task += 2;
+        let Process { pid, handle, output } = process;
+        self.pids.insert(pid);
+        let read = epoll::EventFlags::IN;
+        epoll::add(&self.epoll, &handle, epoll::EventData::new_u64(task), read)?;
+        epoll::add(&self.epoll, &output, epoll::EventData::new_u64(task + 1), read)?;
+        self.tasks.insert(task, Task { purpose, pid, handle, output: Some(output), started_at });
+        Ok(task)
+    }
+
+    fn exec(&mut self, exec: Exec) {
+        let token = exec.token;
+        if let Err(message) = self.try_exec(exec) {
+            self.report(&Report::ExecFinished { token, outcome: ExecOutcome::Failed(message) });
+        }
+    }
+
+    fn try_exec(&mut self, exec: Exec) -> Result<(), String> {
+        let container = self.instances.get(&exec.id).and_then(|task| self.tasks.get(task));
+        let Some(Task { purpose: Purpose::Container { launch, .. }, handle, .. }) = container else {
+            return Err("the container does not run".to_owned());
+        };
+        let directory = self.directory_of(launch)?;
+        let mut isolation = Isolation::default()
+            .with_user(launch.user, launch.group)
+            .in_directory(&directory, launch.directory.is_none());
+        if !launch.mounts.is_empty() {
+            let container = handle.try_clone().map_err(|error| error.to_string())?;
+            isolation = isolation.beside(container)?;
+        }
+        let start = Start { id: &exec.id, command: &exec.command, environment: &launch.environment, isolation };
+        let started = process::start(start)?;
+        let deadline = Instant::now() + Duration::from_millis(exec.timeout_millis);
+        let purpose = Purpose::Exec { token: exec.token, deadline, timed_out: false, output: Vec::new() };
+        self.add(started, purpose, Timestamp::now()).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    fn time_out(&mut self) {
+        let now = Instant::now();
+        for task in self.tasks.values_mut() {
+            if let Purpose::Exec { deadline, timed_out, .. } = &mut task.purpose
+                && !*timed_out
+                && now >= *deadline
+            {
+                *timed_out = true;
+                let _ = kill_process_group(task.pid, Signal::KILL);
+            }
+        }
+    }
+
+    /// The group exists as long as its leader has not been waited for, so its number is right.
+    fn signal(&self, id: &InstanceId, signal: Signal) {
+        if let Some(task) = self.instances.get(id).and_then(|task| self.tasks.get(task)) {
+            let _ = kill_process_group(task.pid, signal);
+        }
+    }
+
+    fn kill(&self, id: &InstanceId) {
+        self.signal(id, Signal::KILL);
+        let task = self.instances.get(id).and_then(|task| self.tasks.get(task));
+        if let Some(Task { purpose: Purpose::Container { control_group: Some(group), .. }, .. }) = task {
+            group.kill();
+        }
+    }
+
+    fn read_output(&mut self, task: u64, bytes_max: usize) {
+        let Some(task) = self.tasks.get_mut(&task) else { return };
+        if !task.read_output(&self.layout, bytes_max)
+            && let Some(output) = task.output.take()
+        {
+            let _ = epoll::delete(&self.epoll, output.as_fd());
+        }
+    }
+
+    fn exited(&mut self, number: u64) -> io::Result<()> {
+        let Some(task) = self.tasks.get(&number) else { return Ok(()) };
+        // First the rest of its group, while its number cannot belong to anybody else (INV-49).
+        let _ = kill_process_group(task.pid, Signal::KILL);
+        let Some(status) = process::reap(task.pid)? else { return Ok(()) };
+        self.read_output(number, LAST_OUTPUT_MAX);
+        let Some(mut task) = self.tasks.remove(&number) else { return Ok(()) };
+        self.pids.remove(&task.pid);
+        self.strays = true;
+        let _ = epoll::delete(&self.epoll, task.handle.as_fd());
+        if let Some(output) = task.output.take() {
+            let _ = epoll::delete(&self.epoll, output.as_fd());
+        }
+        let cause = match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Cause::Code(code),
+            (None, Some(signal)) => Cause::Signal(signal),
+            (None, None) => Cause::Unseen,
+        };
+        match task.purpose {
+            Purpose::Exec { token, timed_out, output, .. } => {
+                let output = String::from_utf8_lossy(&output).into_owned();
+                let outcome = match (timed_out, cause) {
+                    (true, _) => ExecOutcome::TimedOut { output },
+                    (false, Cause::Code(code)) => ExecOutcome::Exited { code, output },
+                    (false, Cause::Signal(signal)) => ExecOutcome::Exited { code: 128 + signal, output },
+                    (false, _) => ExecOutcome::Exited { code: 137, output },
+                };
+                self.report(&Report::ExecFinished { token, outcome });
+            }
+            Purpose::Container { launch, log, control_group } => {
+                self.container_exited(*launch, log, control_group, cause, task.started_at)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn container_exited(
+        &mut self,
+        launch: Launch,
+        mut log: LogWriter,
+        control_group: Option<ControlGroup>,
+        cause: Cause,
+        started_at: Timestamp,
+    ) -> io::Result<()> {
+        let finished_at = Timestamp::now();
+        let _ = log.finish(&self.layout.logs(), finished_at);
+        self.instances.remove(&launch.id);
+        let was_out_of_memory = control_group.as_ref().is_some_and(ControlGroup::was_out_of_memory);
+        if let Some(group) = control_group {
+            group.remove();
+        }
+        let end = End {
+            cause: if was_out_of_memory && cause == Cause::Signal(9) { Cause::OutOfMemory } else { cause },
+            started_at: Some(started_at),
+            finished_at,
+            message: launch.termination_message.as_deref().and_then(super::read_message),
+            log_tail: match launch.wants_log_tail && cause != Cause::Code(0) {
+                true => self.log_tail(&launch.id),
+                false => None,
+            },
+        };
+        self.journal.ended(&launch.id, &end)?;
+        self.report(&Report::Exited { id: launch.id, end });
+        Ok(())
+    }
+
+    fn log_tail(&self, id: &InstanceId) -> Option<String> {
+        let files = ContainerLogs::open(&self.layout.logs(), &id.pod, &id.container, id.attempt).ok()??;
+        tail_text(&files, LOG_TAIL_LINES, LOG_TAIL_BYTES).ok()
+    }
+
+    /// Ends processes that left their group and outlived their container. The nursery inherits them, so their numbers
+    /// stay taken until it has waited for them.
+    fn collect_strays(&mut self) {
+        if !self.strays {
+            return;
+        }
+        let Ok(children) = process::children() else { return };
+        let mut are_left = false;
+        for pid in children.into_iter().filter(|pid| !self.pids.contains(pid)) {
+            if matches!(process::reap(pid), Ok(Some(_))) {
+                continue;
+            }
+            are_left = true;
+            let owner = process::instance_of(pid);
+            let owner_runs = match &owner {
+                Some(owner) => self.instances.keys().any(|id| id.to_string() == *owner),
+                // It hides where it comes from: as long as anything runs it may belong to that.
+                None => !self.instances.is_empty(),
+            };
+            if !owner_runs {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        self.strays = are_left;
+    }
+}
+
+impl Task {
+    /// Takes what the process has written. False: it will not write any more.
+    fn read_output(&mut self, layout: &Layout, bytes_max: usize) -> bool {
+        let Some(output) = &self.output else { return true };
+        let mut chunk = [0; OUTPUT_CHUNK];
+        let mut taken = 0;
+        while taken < bytes_max {
+            match rustix::io::read(output, &mut chunk[..]) {
+                Ok(0) => return false,
+                Ok(count) => {
+                    taken += count;
+                    match &mut self.purpose {
+                        Purpose::Container { log, .. } => {
+                            // A full disk costs the output, not the container.
+                            let _ = log.write(&layout.logs(), &chunk[..count], Timestamp::now());
+                        }
+                        Purpose::Exec { output, .. } => {
+                            let room = EXEC_OUTPUT_MAX.saturating_sub(output.len());
+                            output.extend_from_slice(&chunk[..count.min(room)]);
+                        }
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
+/// The content of a termination message file.
+pub(super) const MESSAGE_BYTES_MAX: usize = MESSAGE_MAX;
+
+pub(super) fn complain(message: &str) {
+    let _ = writeln!(io::stderr(), "{} {message}", Timestamp::now());
+}
