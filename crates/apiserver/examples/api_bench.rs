@@ -16,6 +16,10 @@ use http::{Method, Request};
 use http_body_util::BodyExt;
 use kube::{Client, client::Body};
 
+/// The allocator of the shipped binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const WRITERS: usize = 64;
 const IDLE_WATCHES: usize = 1000;
 

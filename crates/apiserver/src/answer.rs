@@ -28,6 +28,8 @@ pub enum Content {
     Plain(Value),
     /// A watch: lines that are already framed.
     Stream(ResponseBody),
+    /// Text such as logs.
+    Text(ResponseBody),
 }
 
 /// An object as it is stored, or one that was only computed (dry run, deletion, conversion).

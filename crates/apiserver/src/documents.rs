@@ -131,7 +131,9 @@ pub(crate) fn other(server: &ApiServer, call: &Call, path: &str) -> Result<Respo
 }
 
 fn paths() -> Value {
-    json!({"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]})
+    let served =
+        ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
+    json!({ "paths": served })
 }
 
 /// `ok`, or a line for each check (AS-54).

@@ -15,6 +15,7 @@ mod decode;
 mod discovery;
 mod documents;
 mod environment;
+pub mod logs;
 mod metadata;
 mod negotiate;
 mod openapi;

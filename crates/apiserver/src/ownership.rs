@@ -58,21 +58,19 @@ fn reset_fields(resource: &Resource, subresource: &str) -> &'static [&'static [&
     }
 }
 
-/// Canonical objects cannot tell an empty managedFields from none, but an empty one asks to forget all owners
-/// (AS-136): looks at the body as it was sent and puts the empty list back.
-pub fn keep_reset(sent: &Value, object: &mut Value) {
-    if apply::resets_managed_fields(sent) {
-        metadata::of(object).insert("managedFields".to_owned(), json!([]));
-    }
+/// Asks to forget all owners: an empty list, which canonical objects cannot tell from none (AS-136).
+pub fn forget(object: &mut Value) {
+    metadata::of(object).insert("managedFields".to_owned(), json!([]));
 }
 
-/// The same for bytes, which are only parsed again when they speak of managedFields at all.
-pub fn keep_reset_of_bytes(sent: &[u8], object: &mut Value) {
+/// Forgets all owners if the body, as it was sent, asks for it. It is only parsed again when it speaks of
+/// managedFields at all.
+pub fn forget_if_asked(sent: &[u8], object: &mut Value) {
     const MEMBER: &[u8] = b"\"managedFields\"";
     if sent.windows(MEMBER.len()).any(|window| window == MEMBER)
-        && let Ok(sent) = json::parse(sent)
+        && json::parse(sent).is_ok_and(|sent| apply::resets_managed_fields(&sent))
     {
-        keep_reset(&sent, object);
+        forget(object);
     }
 }
 

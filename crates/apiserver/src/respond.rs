@@ -95,6 +95,7 @@ fn write(
     let code = answer.code;
     let value = match answer.content {
         Content::Stream(body) => return Ok(raw(code, "application/json", body)),
+        Content::Text(body) => return Ok(raw(code, "text/plain", body)),
         Content::Plain(value) => value,
         Content::Object { resource, document } => match (view, document) {
             (View::Whole, Document::Stored(stored)) if as_stored(resource, manner) => {

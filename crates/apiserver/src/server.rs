@@ -1,6 +1,11 @@
 //! The server itself: shared state, and the path of one request through it (AS-36).
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use batch_types::gates::Gates;
 use bytes::Bytes;
@@ -14,6 +19,7 @@ use crate::{
     body::{RequestBody, ResponseBody},
     documents,
     environment::Environment,
+    logs::LogSource,
     negotiate::{self, Offer},
     options,
     query::Query,
@@ -34,13 +40,19 @@ pub struct ApiServer {
     pub(crate) state: Arc<State>,
 }
 
-#[derive(Debug)]
 pub(crate) struct State {
     pub(crate) store: ObjectStore,
     pub(crate) authenticator: Authenticator,
     pub(crate) gates: Gates,
     pub(crate) environment: Environment,
     pub(crate) stopping: watch::Sender<bool>,
+    pub(crate) logs: OnceLock<Arc<dyn LogSource>>,
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("store", &self.store).field("gates", &self.gates).finish_non_exhaustive()
+    }
 }
 
 /// What can be chosen about a server.
@@ -83,10 +95,16 @@ impl ApiServer {
             gates: options.gates,
             environment: options.environment,
             stopping: watch::Sender::new(false),
+            logs: OnceLock::new(),
         };
         let server = Self { state: Arc::new(state) };
         crate::bootstrap::run(&server).await?;
         Ok(server)
+    }
+
+    /// Lets `pods/log` read from the node of this process. The first source stays.
+    pub fn set_log_source(&self, logs: Arc<dyn LogSource>) {
+        let _ = self.state.logs.set(logs);
     }
 
     /// Ends open watches; new requests are told to come back later (AS-68).

@@ -4,6 +4,7 @@
 //! against any cluster. Decisions are pure functions in `batch-plan`; here is the shell around them.
 
 pub mod gc;
+pub mod job;
 pub mod namespace;
 pub mod podgc;
 pub mod runtime;

@@ -8,10 +8,13 @@
 //!
 //! Everything goes through a `kube::Client` (design D1); which node a pod runs on is the scheduler's business.
 
+mod agent;
+mod launch;
 pub mod lifecycle;
 pub mod logs;
 mod moment;
 pub mod nursery;
 mod pod;
 
+pub use agent::{Capacity, Error, Options, ProcessNode};
 pub use moment::{Clock, Moment};

@@ -56,6 +56,8 @@ pub struct Body {
 #[derive(Debug, Clone, Copy)]
 pub enum Answer {
     Object(&'static Type),
+    /// An object that exists as JSON only.
+    Json(&'static Type),
     /// An object, or a stream of events when the client watches.
     Stream(&'static Type),
     Text,
@@ -104,12 +106,9 @@ pub fn of_group(group: &str) -> Paths {
 
 /// `/version/`.
 pub fn of_server_version() -> Paths {
-    let operation = discovery(
-        "getCodeVersion".to_owned(),
-        "get the version information for this server",
-        "version".to_owned(),
-        "Info",
-    );
+    let description = "get the version information for this server";
+    let mut operation = discovery("getCodeVersion".to_owned(), description, "version".to_owned(), "Info");
+    operation.answer = Answer::Json(types::own("Info"));
     single("/version/".to_owned(), operation)
 }
 

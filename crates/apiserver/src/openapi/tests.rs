@@ -6,7 +6,10 @@ use api_schema::{ListType, PatchStrategy, registry};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::resources::registry::{RESOURCES, REVIEWS};
+use crate::{
+    ApiServer, Environment, Options,
+    resources::registry::{RESOURCES, REVIEWS},
+};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
@@ -204,4 +207,25 @@ fn documents_are_small_and_quickly_built() {
     assert!((200_000..2_000_000).contains(&bytes), "{bytes} bytes");
     // Generous, for machines that do other things as well.
     assert!(elapsed < Duration::from_secs(2), "{elapsed:?}");
+}
+
+/// BI-22: documents are for those who may ask.
+#[tokio::test]
+async fn documents_are_served_to_known_users_only() {
+    let store = store::Store::open_in_memory(store::Options::default(), crate::storage::attributes()).unwrap();
+    let options = Options {
+        admin_token: Some("secret".to_owned()),
+        gates: Default::default(),
+        environment: Environment::system(),
+    };
+    let server = ApiServer::new(store, options).await.unwrap();
+    for (path, known) in
+        [("/openapi/v3", 200), ("/openapi/v3/apis/batch/v1/", 200), ("/openapi/v2", 200), ("/openapi/v4", 404)]
+    {
+        let request = || http::Request::get(path);
+        let empty = || http_body_util::Empty::<Bytes>::new();
+        let answer = server.handle(request().header("authorization", "Bearer secret").body(empty()).unwrap()).await;
+        assert_eq!(answer.status().as_u16(), known, "{path}");
+        assert_eq!(server.handle(request().body(empty()).unwrap()).await.status().as_u16(), 403, "{path}");
+    }
 }

@@ -152,7 +152,7 @@ impl Writer {
 
     fn responses(&mut self, operation: &Operation) -> Value {
         let schema = match operation.answer {
-            Answer::Object(ty) | Answer::Stream(ty) => self.components.reference(ty),
+            Answer::Object(ty) | Answer::Json(ty) | Answer::Stream(ty) => self.components.reference(ty),
             Answer::Text => json!({"type": "string"}),
         };
         let (member, value) = match self.dialect {
@@ -183,6 +183,7 @@ fn consumes(body: Option<&Body>) -> &'static [&'static str] {
 fn produces(answer: Answer) -> Vec<&'static str> {
     match answer {
         Answer::Object(_) => WRITTEN_TYPES.to_vec(),
+        Answer::Json(_) => vec!["application/json"],
         Answer::Stream(_) => WRITTEN_TYPES.iter().chain(STREAM_TYPES).copied().collect(),
         Answer::Text => vec!["text/plain"],
     }

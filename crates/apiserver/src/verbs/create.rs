@@ -30,7 +30,7 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.value;
     scope(&mut object, target)?;
-    ownership::keep_reset_of_bytes(&bytes, &mut object);
+    ownership::forget_if_asked(&bytes, &mut object);
     let writer = Writer::of(server, target, &call.headers, &options.field_manager);
     let new = New { target, writer: Some(writer), dry_run: options.dry_run };
     store_new(server, call, &new, object).await

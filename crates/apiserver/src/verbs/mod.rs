@@ -113,7 +113,7 @@ async fn run_verb(
         (Verb::Create, Some(Endpoint::Binding)) => binding::create(server, call, target).await,
         (Verb::Create, Some(Endpoint::Eviction)) => eviction::create(server, call, target).await,
         (Verb::Create, None) if target.resource.kind == "Binding" => binding::create(server, call, target).await,
-        (Verb::Get, Some(Endpoint::Log)) => log::get(server, target),
+        (Verb::Get, Some(Endpoint::Log)) => log::get(server, call, target),
         (Verb::Get, _) => get::get(server, call, target).await,
         (Verb::List, _) => list::list(server, call, target).await,
         (Verb::Watch, _) => watch::watch(server, call, target, representation).await,

@@ -42,14 +42,17 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
     let convert = if patch_type == PatchType::Strategic { json::convert_unstructured } else { json::convert };
     let gates = server.state.gates;
     apply(server, call, &write, &mut |old, call| {
-        let patched = patched(ty, patch_type, old.clone(), &body).map_err(refusal)?;
+        let Patched { object, strict_errors } = patched(ty, patch_type, old.clone(), &body).map_err(refusal)?;
+        // Only refusals show the object, and they are rare: it is made again for them instead of kept for all.
         let shown = || match patch_type {
             PatchType::Strategic => patch::strategic::patch_text(&body),
-            _ => text(&patched.object),
+            _ => {
+                patched(ty, patch_type, old.clone(), &body).map_or_else(|_| String::new(), |again| text(&again.object))
+            }
         };
-        let decoded = convert(ty, patched.object.clone())
-            .map_err(|error| refusal(PatchError::invalid(shown(), error.to_string())))?;
-        let mut found = [duplicates.as_slice(), &patched.strict_errors].concat();
+        let forgets_owners = patch::apply::resets_managed_fields(&object);
+        let decoded = convert(ty, object).map_err(|error| refusal(PatchError::invalid(shown(), error.to_string())))?;
+        let mut found = [duplicates.as_slice(), &strict_errors].concat();
         found.extend(decoded.strict.iter().map(ToString::to_string));
         match options.field_validation {
             FieldValidation::Strict if !found.is_empty() => {
@@ -65,7 +68,9 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
             .map_err(|why| refusal(PatchError::invalid(shown(), why)))?;
         check_name(&value, target)?;
         scope(&mut value, target)?;
-        ownership::keep_reset(&patched.object, &mut value);
+        if forgets_owners {
+            ownership::forget(&mut value);
+        }
         strategy.default(&mut value, &gates);
         Ok(value)
     })

@@ -39,7 +39,7 @@ pub(super) async fn update(server: &ApiServer, call: &mut Call, target: &Target)
     strategy.default(&mut object, &server.state.gates);
     let expected_version = object_version(metadata::text(&object, "resourceVersion"))?;
     let expected_uid = Some(metadata::text(&object, "uid").to_owned()).filter(|uid| !uid.is_empty());
-    ownership::keep_reset_of_bytes(&bytes, &mut object);
+    ownership::forget_if_asked(&bytes, &mut object);
     let writer = Writer::of(server, target, &call.headers, &options.field_manager);
     if server.state.store.get(&target.key()).is_none() && strategy.creates_on_update() && target.subresource.is_none() {
         metadata::of(&mut object).shift_remove("resourceVersion");

@@ -116,8 +116,10 @@ impl Graph {
         }
     }
 
+    /// Whether something waits to be deleted first. An object that names itself as its owner does not wait for itself.
     fn is_blocked(&self, owner: &str) -> bool {
         self.dependents_of(owner)
+            .filter(|dependent| &***dependent != owner)
             .filter_map(|dependent| self.objects.get(dependent))
             .any(|dependent| blocks(&dependent.owners, owner))
     }
@@ -167,6 +169,8 @@ impl Graph {
             return;
         }
         match object.deletion {
+            // Deletions are not taken back, but a server can be put back to an older state (P-10).
+            Deletion::No if old.is_some() => steps.push(Step::Judge(object.uid.clone())),
             Deletion::No | Deletion::Plain => {}
             Deletion::Orphan => steps.push(Step::Orphan(object.uid.clone())),
             Deletion::Foreground => {
@@ -364,6 +368,7 @@ mod tests {
             // Chains and circles.
             (&["Job ns/c foreground", "Job ns/j >>c", "Pod ns/p >>j"], "j", "[Waiting] dependents"),
             (&["Job ns/a >>b foreground", "Job ns/b >>a"], "b", "[Waiting] dependents circular"),
+            (&["Job ns/a >>a foreground"], "a", "released"),
         ];
         for (history, uid, expected) in cases {
             assert_eq!(situation(history, uid), *expected, "{history:?} {uid}");

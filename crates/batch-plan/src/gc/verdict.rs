@@ -91,7 +91,7 @@ mod tests {
             (&[Waiting, Solid, Dangling], true, true, detach(&["u0", "u2"])),
             (&[Dangling], false, false, plain.clone()),
             (&[Dangling, Dangling], true, false, plain.clone()),
-            (&[Waiting], false, false, plain.clone()),
+            (&[Waiting], false, false, plain),
             (&[Waiting], true, false, delete(Propagation::Foreground, false)),
             (&[Dangling, Waiting], true, true, delete(Propagation::Foreground, true)),
         ];

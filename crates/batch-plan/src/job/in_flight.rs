@@ -88,6 +88,11 @@ impl InFlight {
         self.uncertain.iter().filter(move |(_, of)| **of == index).map(|(name, _)| name)
     }
 
+    /// Whether a created pod has not been seen yet.
+    pub(crate) fn expects_pods(&self) -> bool {
+        !self.creations.is_empty()
+    }
+
     /// Pods that exist although the cache does not show them yet.
     pub(crate) fn unseen_pods(&self, now: Timestamp, timeout: Duration) -> usize {
         self.creations.values().filter(|since| !expired(**since, now, timeout)).count()

@@ -41,7 +41,8 @@ enum Home {
 pub struct Noticed {
     /// Jobs to sync soon.
     pub jobs: Vec<Uid>,
-    /// The pod may be an [orphan](super::is_orphan): ask, and release it if so.
+    /// The pod may be an [orphan](super::is_orphan): ask, and release it if so. A Job that is not in the cache may only be
+    /// late, so read it afresh before believing that it is gone.
     pub orphan: bool,
     /// Add this to `terminated_pods_tracking_finalizer_total`, label `event` (JC-2208).
     pub ended_with_finalizer: Option<Change>,
@@ -127,7 +128,8 @@ impl Ledger {
                 noticed.jobs.push(job);
             }
             Some(Home::Stray) => {
-                noticed.orphan = pod.finalizer && (pod.controller.is_none() || pod.deleting);
+                let over = pod.deleting || pod.phase.is_terminal();
+                noticed.orphan = pod.finalizer && (pod.controller.is_none() || over);
                 self.offer(pod, &mut noticed);
             }
             None => self.withdraw(&uid),

@@ -6,7 +6,7 @@
 //! | file | decides |
 //! |---|---|
 //! | `ledger`, `tally`, `index_tally`, `in_flight` | what is known about pods, kept up to date event by event |
-//! | `plan` | the steps of one sync and what they hand to each other |
+//! | `plan`, `stages`, `action` | the steps of one sync and what they hand to each other |
 //! | `totals`, `verdict`, `failure_policy`, `success_policy` | how far the Job is and whether it ends |
 //! | `scale`, `indexes`, `backoff`, `names`, `pods` | which pods are created, when, and what they look like; which go |
 //! | `tracking`, `status`, `conditions` | how ended pods are counted exactly once |
@@ -14,6 +14,7 @@
 //!
 //! Rule numbers (JC-…) refer to the specification of the Job controller, INV-… to the invariants.
 
+mod action;
 mod backoff;
 mod conditions;
 mod events;
@@ -32,6 +33,7 @@ mod pods;
 mod rules;
 mod scale;
 mod settings;
+mod stages;
 mod status;
 mod success_policy;
 mod tally;
@@ -43,16 +45,16 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
+pub use action::{CallOutcome, Creation, PodAction, PodRef, ReleaseOutcome};
 pub use events::{COMPONENT, Event, EventKind};
 pub use failure_policy::PolicyAction;
 pub use ledger::{Change, Ledger, Noticed};
 pub use metrics::{CompletionMode, CreationReason, Ended, Metric, SyncAction};
 pub use orphans::is_orphan;
-pub use plan::{
-    Act, CallOutcome, Claims, Close, Creation, Plan, PodAction, PodRef, Record, ReleaseOutcome, Skip, Snapshot, plan,
-};
+pub use plan::{Claims, Plan, Skip, Snapshot, plan};
 pub use pod_view::{Controller, ExitCode, FailureCounts, Phase, PodView, Restarts, SURPLUS_ANNOTATION};
 pub use pods::{NoLabels, PodStencil};
 pub use settings::{Manager, Settings, owns};
+pub use stages::{Act, Close, Record};
 pub use tally::Tally;
 pub use uid::Uid;

@@ -20,6 +20,14 @@ pub(crate) struct PodNames<'a> {
     seed: u64,
 }
 
+/// How many pods a NonIndexed Job has had, has, and should have active.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Population {
+    pub(crate) ended: u64,
+    pub(crate) active: u64,
+    pub(crate) wanted: u64,
+}
+
 impl<'a> PodNames<'a> {
     pub(crate) fn new(job_name: &'a str, job_uid: &Uid) -> Self {
         Self { job_name, seed: fnv1a(job_uid.to_string().as_bytes()) }
@@ -36,21 +44,21 @@ impl<'a> PodNames<'a> {
     /// The name of the `number`th pod of the Job, or of that index of the Job. Different numbers give different names
     /// (up to 14 million of them).
     pub(crate) fn name(&self, index: Option<u32>, number: u64) -> String {
-        static C: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1); let n = C.fetch_add(7919, std::sync::atomic::Ordering::Relaxed); let number = number + n; let seed = index.map_or(self.seed, |index| self.seed ^ fnv1a(&index.to_le_bytes()));
+        let seed = index.map_or(self.seed, |index| self.seed ^ fnv1a(&index.to_le_bytes()));
         generated(&self.prefix(index), &suffix(seed, number))
     }
 
-    /// Names for `count` pods of a NonIndexed Job of which `ended` pods have ended and `wanted` should be active.
+    /// Names for new pods of a NonIndexed Job, whatever became of an earlier attempt to create the same pods.
     ///
-    /// Such a Job has had the pods 0 to `ended + wanted - 1` once all are created, so those are the numbers to use, the
-    /// latest first. Beyond them are the numbers for pods that were removed and are not part of any count.
-    pub(crate) fn fresh(&self, ended: u64, wanted: u64, count: usize, taken: impl Fn(&str) -> bool) -> Vec<String> {
-        let expected = ended.saturating_add(wanted).min(SUFFIXES);
-        let numbers = (0..expected).rev().chain(expected..SUFFIXES);
+    /// A Job of which `ended` pods have ended and `active` are active has had the pods 0 to `ended + active - 1`, so the
+    /// next numbers follow those. Lower ones are free if a creation failed in between; numbers beyond the `wanted` pods
+    /// are needed when others were removed and are still there, because no count includes them.
+    pub(crate) fn fresh(&self, pods: Population, count: usize, taken: impl Fn(&str) -> bool) -> Vec<String> {
+        let next = pods.ended.saturating_add(pods.active).min(SUFFIXES);
+        let end = pods.ended.saturating_add(pods.wanted).clamp(next, SUFFIXES);
+        let numbers = (next..end).chain((0..next).rev()).chain(end..SUFFIXES);
         let names = numbers.map(|number| self.name(None, number));
-        let mut names: Vec<String> = names.filter(|name| !taken(name)).take(count).collect();
-        names.reverse();
-        names
+        names.filter(|name| !taken(name)).take(count).collect()
     }
 
     /// The name for the next pod of an index; `attempts` are known to be over.
@@ -136,15 +144,21 @@ mod tests {
     #[test]
     fn the_same_pods_get_the_same_names() {
         let names = names("a");
-        let of = |number| names.name(None, number);
-        assert_eq!(names.fresh(0, 3, 3, |_| false), [of(0), of(1), of(2)]);
+        let fresh = |ended, active, wanted, count, there: &[u64]| {
+            let there: Vec<String> = there.iter().map(|number| names.name(None, *number)).collect();
+            let population = Population { ended, active, wanted };
+            let picked = names.fresh(population, count, |name| there.iter().any(|taken| taken == name));
+            let number = |name: &String| (0..10).find(|number| names.name(None, *number) == *name).unwrap();
+            picked.iter().map(number).collect::<Vec<u64>>()
+        };
+        assert_eq!(fresh(0, 0, 3, 3, &[]), [0, 1, 2]);
         // One of three is there: the other two are the missing ones.
-        assert_eq!(names.fresh(0, 3, 2, |name| name == of(1)), [of(0), of(2)]);
+        assert_eq!(fresh(0, 1, 3, 2, &[1]), [2, 0]);
         // One has ended; whether its object is still there makes no difference.
-        assert_eq!(names.fresh(1, 3, 1, |name| name == of(0) || name == of(2)), [of(3)]);
-        assert_eq!(names.fresh(1, 3, 1, |name| name == of(0) || name == of(1) || name == of(2)), [of(3)]);
+        assert_eq!(fresh(1, 2, 3, 1, &[0, 1, 2]), [3]);
+        assert_eq!(fresh(1, 2, 3, 1, &[0, 1]), [3]);
         // Two were removed by us and still terminate.
-        assert_eq!(names.fresh(0, 2, 2, |name| name == of(0) || name == of(1)), [of(3), of(2)]);
+        assert_eq!(fresh(0, 0, 2, 2, &[0, 1]), [2, 3]);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use batch_types::job::is_indexed;
 use k8s_openapi::api::batch::v1::Job;
 use serde_json::{Map, Value, json};
 
+use super::action::Creation;
 use super::names::PodNames;
-use super::plan::Creation;
 use super::{Uid, patches};
 
 /// The variable that tells a container its index.

@@ -10,12 +10,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::JobSpec;
 
+use super::action::{Creation, PodAction};
 use super::backoff;
 use super::failure_policy::PolicyAction;
 use super::indexes::{Busy, pending};
 use super::metrics::SyncAction;
-use super::names::PodNames;
-use super::plan::{Creation, PodAction};
+use super::names::{PodNames, Population};
 use super::pod_view::{FailureCounts, Phase};
 use super::rules::natural;
 use super::tally::{Entry, Tally};
@@ -73,8 +73,9 @@ impl Demand<'_> {
     }
 
     fn remove(&self, pods: Vec<&Uid>) -> Managed {
-        let pods = pods.into_iter().map(|uid| self.tally.pod_ref(uid)).collect();
-        Managed { action: PodAction::Remove(pods), label: SyncAction::PodsDeleted, wake_after: None }
+        let pods: Vec<_> = pods.into_iter().map(|uid| self.tally.pod_ref(uid)).collect();
+        let action = if pods.is_empty() { PodAction::None } else { PodAction::Remove(pods) };
+        Managed { action, label: SyncAction::PodsDeleted, wake_after: None }
     }
 
     /// The pods that have to go whatever their number, and further ones until there are `at_least` (JC-1012).
@@ -149,7 +150,8 @@ impl Demand<'_> {
         let unanswered: Vec<_> = self.tally.in_flight.uncertain(None).take(count).cloned().collect();
         let taken = |name: &str| self.tally.name_taken(name) || unanswered.iter().any(|known| **known == *name);
         let ended = self.totals.succeeded.saturating_add(self.totals.failed);
-        let fresh = self.names.fresh(ended, wanted, count - unanswered.len(), taken);
+        let population = Population { ended, active: u64::from(self.tally.active), wanted };
+        let fresh = self.names.fresh(population, count - unanswered.len(), taken);
         let names = unanswered.iter().cloned().chain(fresh.into_iter().map(Into::into));
         names.map(|name| Creation { name, index: None, failure_counts: None }).collect()
     }

@@ -14,11 +14,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 
 use super::Uid;
+use super::action::{CallOutcome, PodAction, PodRef, ReleaseOutcome};
 use super::backoff::FailureHistory;
 use super::failure_policy::{PolicyAction, PolicyMatch};
 use super::in_flight::InFlight;
 use super::index_tally::IndexTally;
-use super::plan::{CallOutcome, PodAction, PodRef, ReleaseOutcome};
 use super::pod_view::{FailureCounts, Phase, PodView};
 use super::rules::Rules;
 
@@ -218,6 +218,21 @@ impl Tally {
     /// How many pods the Job controls.
     pub fn len(&self) -> usize {
         self.pods.len()
+    }
+
+    /// Whether nothing more is to be heard soon: no pod is active, and none was created that has not been seen yet.
+    pub fn is_quiet(&self) -> bool {
+        self.active == 0 && !self.in_flight.expects_pods()
+    }
+
+    /// How many pods have ended and are not yet released.
+    pub fn ended(&self) -> usize {
+        self.succeeded.len() + self.failed.len()
+    }
+
+    /// Whether the Job controls a pod of that name.
+    pub fn has_pod_named(&self, name: &str) -> bool {
+        self.names.contains_key(name)
     }
 
     /// How the pod's phase and finalizer stand for the metric of JC-2208: ended and still tracked in the cache.

@@ -9,10 +9,10 @@ use std::iter::Peekable;
 
 use batch_types::index_ranges::IndexSet;
 
+use super::action::PodRef;
 use super::failure_policy::PolicyAction;
 use super::index_tally::IndexTally;
 use super::metrics::Ended;
-use super::plan::PodRef;
 use super::tally::{Fate, Key, Tally};
 use super::totals::Totals;
 use super::{Settings, Uid};

@@ -12,8 +12,11 @@ use std::{sync::Arc, time::Duration};
 use batch_plan::gc::{Deletion, Graph, Step, Uid};
 use parking_lot::Mutex;
 
-use self::{judge::Judge, monitors::Monitors};
-use crate::runtime::{ControllerContext, EventType, ObjectRef, Recorder, RetryPolicy, Shutdown, Supervisor, WorkQueue};
+use self::{
+    judge::{GcError, Judge},
+    monitors::Monitors,
+};
+use crate::runtime::{ControllerContext, EventType, ObjectRef, Recorder, RetryPolicy, Supervisor, WorkQueue};
 
 /// Dependents are watched apart from their owners. One that was made just before its owner was deleted may be seen a
 /// little after that, and must not be overlooked when the owner lets go of its dependents (INV-46).
@@ -77,11 +80,18 @@ pub async fn run(context: ControllerContext, options: Options) {
     // Nothing is judged before everything was seen once: an owner that has not been listed yet is no reason even to ask.
     if ready.await {
         for _ in 0..options.workers.max(1) {
-            tasks.spawn("gc worker", work(shared.judge.clone(), judge.clone(), Judge::judge, context.shutdown.clone()));
-            tasks.spawn(
-                "gc orphan worker",
-                work(shared.orphan.clone(), judge.clone(), Judge::orphan, context.shutdown.clone()),
-            );
+            let worker = judge.clone();
+            let act = move |uid: Uid| {
+                let worker = worker.clone();
+                async move { logged(&uid, worker.judge(&uid).await) }
+            };
+            tasks.spawn("gc worker", shared.judge.clone().work(context.shutdown.clone(), act));
+            let worker = judge.clone();
+            let act = move |uid: Uid| {
+                let worker = worker.clone();
+                async move { logged(&uid, worker.orphan(&uid).await) }
+            };
+            tasks.spawn("gc orphan worker", shared.orphan.clone().work(context.shutdown.clone(), act));
         }
     }
     if let Err(error) = tasks.run().await {
@@ -89,23 +99,11 @@ pub async fn run(context: ControllerContext, options: Options) {
     }
 }
 
-/// A worker: takes uids off a queue until shutdown.
-async fn work<F>(queue: WorkQueue<Uid>, judge: Arc<Judge>, act: F, shutdown: Shutdown)
-where
-    F: AsyncFn(&Judge, &Uid) -> Result<(), judge::GcError>,
-{
-    loop {
-        let work = tokio::select! {
-            work = queue.next() => work,
-            () = shutdown.cancelled() => return,
-        };
-        let Some(work) = work else { return };
-        let outcome = act(&judge, work.key()).await;
-        if let Err(error) = &outcome {
-            tracing::debug!(error = error as &dyn std::error::Error, uid = &**work.key(), "collect garbage");
-        }
-        work.finish(&outcome);
+fn logged(uid: &Uid, outcome: Result<(), GcError>) -> Result<(), GcError> {
+    if let Err(error) = &outcome {
+        tracing::debug!(error = error as &dyn std::error::Error, uid = &**uid, "collect garbage");
     }
+    outcome
 }
 
 impl Shared {

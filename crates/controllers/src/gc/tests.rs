@@ -172,20 +172,3 @@ async fn what_cannot_be_judged_is_left_alone() {
     assert!(world.get(MAPS, "default", "unknown-owner").await.is_some());
     assert!(world.get(&Resource::NODES, "", "n").await.is_some());
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn perf_probe() {
-    let world = collecting().await;
-    let top = world.create(MAPS, "default", config_map("top")).await;
-    let started = std::time::Instant::now();
-    for n in 0..3000 {
-        world.create(PODS, "default", owned(pod(&format!("p{n}")), &top, true)).await;
-    }
-    println!("created {:?}", started.elapsed());
-    let started = std::time::Instant::now();
-    world.delete(MAPS, "default", "top", "Background").await;
-    while !world.list(PODS).await.is_empty() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    println!("gone {:?}", started.elapsed());
-}

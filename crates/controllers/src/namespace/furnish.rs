@@ -1,14 +1,14 @@
 //! What every namespace gets: ServiceAccount `default` and ConfigMap `kube-root-ca.crt`.
 //!
 //! On a cluster kube-controller-manager makes them; an embedded server has nobody else (section 1 of the API server's
-//! specification). They are made when a namespace is seen, and made again when it is seen again without them.
+//! specification). They are made when a namespace appears or changes; nobody watches whether they stay.
 
 use std::sync::Arc;
 
 use kube::{Client, Error};
 use serde_json::{Value, json};
 
-use crate::runtime::{ControllerContext, Resource, WorkQueue, requests};
+use crate::runtime::{Resource, requests};
 
 /// What to put into every namespace. Nothing by default.
 #[derive(Debug, Clone, Default)]
@@ -24,23 +24,7 @@ impl Furnishing {
         self.service_account || self.root_ca.is_some()
     }
 
-    /// Furnishes namespaces until shutdown.
-    pub(super) async fn run(self, queue: WorkQueue<Arc<str>>, context: ControllerContext) {
-        loop {
-            let work = tokio::select! {
-                work = queue.next() => work,
-                () = context.shutdown.cancelled() => return,
-            };
-            let Some(work) = work else { return };
-            let outcome = self.furnish(&context.client, work.key()).await;
-            if let Err(error) = &outcome {
-                tracing::warn!(%error, namespace = &**work.key(), "furnish a namespace");
-            }
-            work.finish(&outcome);
-        }
-    }
-
-    async fn furnish(&self, client: &Client, namespace: &str) -> Result<(), Error> {
+    async fn put_into(&self, client: &Client, namespace: &str) -> Result<(), Error> {
         if self.service_account {
             let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}});
             ensure(client, &Resource::SERVICE_ACCOUNTS, namespace, &account).await?;
@@ -62,6 +46,15 @@ impl Furnishing {
         }
         Ok(())
     }
+}
+
+/// Furnishes one namespace.
+pub(super) async fn furnish(wanted: Arc<Furnishing>, client: Client, namespace: Arc<str>) -> Result<(), Error> {
+    let outcome = wanted.put_into(&client, &namespace).await;
+    if let Err(error) = &outcome {
+        tracing::warn!(%error, namespace = &*namespace, "furnish a namespace");
+    }
+    outcome
 }
 
 /// Creates an object unless it exists, or its namespace is going away.

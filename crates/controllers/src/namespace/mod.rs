@@ -47,17 +47,17 @@ pub async fn run(context: ControllerContext, options: Options) {
     let retry =
         RetryPolicy { base: Duration::from_millis(5), max: Duration::from_secs(60), overall: Some((10.0, 100)) };
     let queue: WorkQueue<Arc<str>> = WorkQueue::new("namespace", retry, &context.metrics);
-    let furnish: WorkQueue<Arc<str>> = WorkQueue::new("serviceaccount", RetryPolicy::default(), &context.metrics);
+    let present: WorkQueue<Arc<str>> = WorkQueue::new("serviceaccount", RetryPolicy::default(), &context.metrics);
 
     let reflector = Reflector::<Namespace>::new(&context, Source::all(Resource::NAMESPACES));
     let mirrored = reflector.progress();
-    let (deleted, present, wanted) = (queue.clone(), furnish.clone(), options.furnishing.is_wanted());
+    let (deleted, seen, wanted) = (queue.clone(), present.clone(), options.furnishing.is_wanted());
     let grace = options.grace;
     let handle = move |change| match change {
         Change::Applied(Namespace { metadata }) if metadata.deletion_timestamp.is_some() => {
             deleted.add_after(metadata.name.into(), grace);
         }
-        Change::Applied(Namespace { metadata }) if wanted => present.add(metadata.name.into()),
+        Change::Applied(Namespace { metadata }) if wanted => seen.add(metadata.name.into()),
         _ => {}
     };
     tasks.spawn("namespaces", reflector.run(shutdown.clone(), handle));
@@ -68,11 +68,15 @@ pub async fn run(context: ControllerContext, options: Options) {
     });
     if all_synced(&[&mirrored], &shutdown).await {
         for _ in 0..options.workers.max(1) {
-            tasks.spawn("namespace worker", empty(emptier.clone(), queue.clone(), context.clone()));
+            let (emptier, later) = (emptier.clone(), queue.clone());
+            let act = move |name| empty(emptier.clone(), later.clone(), name);
+            tasks.spawn("namespace worker", queue.clone().work(shutdown.clone(), act));
         }
         if wanted {
-            let furnishing = options.furnishing;
-            tasks.spawn("namespace furnisher", furnishing.run(furnish, context.clone()));
+            let furnishing = Arc::new(options.furnishing);
+            let client = context.client.clone();
+            let act = move |name| furnish::furnish(furnishing.clone(), client.clone(), name);
+            tasks.spawn("namespace furnisher", present.work(shutdown, act));
         }
     }
     if let Err(error) = tasks.run().await {
@@ -80,26 +84,16 @@ pub async fn run(context: ControllerContext, options: Options) {
     }
 }
 
-async fn empty(emptier: Arc<Emptier>, queue: WorkQueue<Arc<str>>, context: ControllerContext) {
-    loop {
-        let work = tokio::select! {
-            work = queue.next() => work,
-            () = context.shutdown.cancelled() => return,
-        };
-        let Some(work) = work else { return };
-        let name = work.key().clone();
-        match emptier.sync(&name).await {
-            Ok(None) => work.finish(&Ok::<(), ()>(())),
-            Ok(Some(delay)) => {
-                work.finish(&Ok::<(), ()>(()));
-                queue.add_after(name, delay);
-            }
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, namespace = &*name, "delete a namespace");
-                work.finish(&Err(error));
-            }
+async fn empty(emptier: Arc<Emptier>, queue: WorkQueue<Arc<str>>, name: Arc<str>) -> Result<(), NamespaceError> {
+    let outcome = emptier.sync(&name).await;
+    match &outcome {
+        Ok(None) => {}
+        Ok(Some(delay)) => queue.add_after(name, *delay),
+        Err(error) => {
+            tracing::warn!(error = error as &dyn std::error::Error, namespace = &*name, "delete a namespace");
         }
     }
+    outcome.map(|_| ())
 }
 
 /// Why a namespace could not be brought further. It will be tried again.

@@ -275,7 +275,7 @@ mod tests {
         pod.is_some_and(|pod| pod["metadata"]["deletionGracePeriodSeconds"] == 0)
     }
 
-    /// SC of PL A.8: a Job's pod that was never scheduled must still end.
+    /// A Job's pod that was never scheduled must still end (PL-89, JC-2903).
     #[tokio::test]
     async fn an_unscheduled_pod_that_is_deleted_ends_failed() {
         let world = collecting(quick()).await;

@@ -23,6 +23,7 @@ use super::{
     limiter::TokenBucket,
     metrics::Metrics,
     queue_metrics::{self, InFlight, QueueMetrics},
+    supervise::Shutdown,
 };
 
 /// Delays of keys that are added again because their work failed.
@@ -161,6 +162,14 @@ impl<K: Key> WorkQueue<K> {
         self.shared.state.lock().failures.remove(key);
     }
 
+    /// The object of the key is gone: nothing of the key is remembered, and it is not worked on again unless it is
+    /// ready or in work already.
+    pub fn discard(&self, key: &K) {
+        let mut state = self.shared.state.lock();
+        state.failures.remove(key);
+        state.delayed.remove(key);
+    }
+
     /// How many failures of a key are remembered.
     pub fn failures(&self, key: &K) -> u32 {
         self.shared.state.lock().failures.get(key).copied().unwrap_or(0)
@@ -188,6 +197,24 @@ impl<K: Key> WorkQueue<K> {
                     let _ = tokio::time::timeout_at(due, woken).await;
                 }
             }
+        }
+    }
+
+    /// A worker's life: takes keys until shutdown, or until the queue is closed. What fails comes back later (JC-105).
+    /// Work that has begun is finished.
+    pub async fn work<W, E>(self, shutdown: Shutdown, act: impl Fn(K) -> W)
+    where
+        W: Future<Output = Result<(), E>>,
+    {
+        loop {
+            let work = tokio::select! {
+                biased;
+                () = shutdown.cancelled() => return,
+                work = self.next() => work,
+            };
+            let Some(work) = work else { return };
+            let outcome = act(work.key().clone()).await;
+            work.finish(&outcome);
         }
     }
 
@@ -348,11 +375,21 @@ impl<K: Key> Delayed<K> {
         let earliest = self.next_due().is_none_or(|earliest| due < earliest);
         self.due.insert(key.clone(), due);
         self.heap.push(Reverse(Entry { due, key }));
+        self.bound_leftovers();
+        earliest
+    }
+
+    fn remove(&mut self, key: &K) {
+        if self.due.remove(key).is_some() {
+            self.bound_leftovers();
+        }
+    }
+
+    fn bound_leftovers(&mut self) {
         if self.heap.len() > 2 * self.due.len() + 64 {
             let entries = self.due.iter().map(|(key, due)| Reverse(Entry { due: *due, key: key.clone() }));
             self.heap = entries.collect();
         }
-        earliest
     }
 
     fn pop_due(&mut self, now: Instant) -> Option<(K, Instant)> {
@@ -527,6 +564,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_worker_goes_on_until_shutdown_and_retries_what_failed() {
+        let queue = queue();
+        let shutdown = Shutdown::new();
+        let attempts = Arc::new(Mutex::new(Vec::new()));
+        queue.add(1);
+        queue.add(2);
+        let (noted, stop) = (attempts.clone(), shutdown.clone());
+        let act = move |key| {
+            noted.lock().push(key);
+            let done = noted.lock().len() == 3;
+            if done {
+                stop.cancel();
+            }
+            async move { if key == 1 && !done { Err("first time") } else { Ok(()) } }
+        };
+        queue.clone().work(shutdown, act).await;
+        assert_eq!(*attempts.lock(), [1, 2, 1]);
+        assert!(queue.is_idle() && queue.failures(&1) == 0);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn retries_of_all_keys_share_a_bucket() {
         let retry = RetryPolicy { overall: Some((1.0, 2)), ..RetryPolicy::default() };
         let queue = WorkQueue::new("test", retry, &Metrics::new());
@@ -577,6 +635,19 @@ mod tests {
         }
         assert!(queue.shared.state.lock().delayed.heap.len() <= 66);
         drop(next(&queue).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_left_of_a_discarded_key() {
+        let queue = queue();
+        for key in 0..1000 {
+            queue.add_rate_limited(key);
+            queue.add_after(key, Duration::from_secs(1));
+        }
+        (0..1000).for_each(|key| queue.discard(&key));
+        assert!(queue.is_idle() && queue.failures(&7) == 0);
+        assert!(queue.shared.state.lock().delayed.heap.len() <= 64);
+        assert!(tokio::time::timeout(Duration::from_secs(60), queue.next()).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]

@@ -598,33 +598,46 @@ mod tests {
     #[tokio::test]
     async fn objects_that_cannot_be_decoded_cost_only_themselves() {
         let mut world = World::new().await;
-        // Slim wants labels to be a map of strings, so any object will do; what breaks it is a projection that is
-        // stricter than the API.
+        // A projection that is stricter than the API.
         #[derive(Debug, Deserialize)]
         struct Strict {
             metadata: Meta,
-            data: HashMap<String, u64>,
+            #[serde(default)]
+            data: HashMap<String, Never>,
         }
+        #[derive(Debug, Deserialize)]
+        enum Never {}
         impl Mirrored for Strict {
             fn uid(&self) -> &str {
+                assert!(self.data.is_empty());
                 &self.metadata.uid
             }
 
             fn resource_version(&self) -> &str {
-                assert!(self.metadata.labels.is_empty() && self.data.is_empty());
                 &self.metadata.resource_version
             }
         }
-        let mut good = config_map("good");
-        good["data"] = json!({});
         let mut bad = config_map("bad");
         bad["data"] = json!({"k": "text"});
         world.create(&Resource::CONFIG_MAPS, "default", bad).await;
+        let mut good = config_map("good");
+        good["metadata"]["labels"] = json!({"fine": "yes"});
+        world.create(&Resource::CONFIG_MAPS, "default", good).await;
         let reflector = Reflector::<Strict>::new(&world.context, in_default(Resource::CONFIG_MAPS));
         let progress = reflector.progress();
         let shutdown = world.context.shutdown.clone();
-        world.spawn("reflector", reflector.run(shutdown, |_| {}));
+        let applied: Arc<Mutex<Vec<String>>> = Arc::default();
+        let noted = applied.clone();
+        let handle = move |change| {
+            if let Change::Applied(Strict { metadata, .. }) = change
+                && metadata.labels.contains_key("fine")
+            {
+                noted.lock().push(metadata.name);
+            }
+        };
+        world.spawn("reflector", reflector.run(shutdown, handle));
         progress.synced().await;
+        assert_eq!(*applied.lock(), ["good"]);
         let metrics = world.context.metrics.encode(crate::runtime::metrics::Exposition::Prometheus);
         let skipped = metrics.lines().find(|line| line.starts_with("tally_reflector_undecodable_objects_total{"));
         assert!(skipped.is_some_and(|line| !line.ends_with(" 0")), "{metrics}");

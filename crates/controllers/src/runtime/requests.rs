@@ -108,6 +108,11 @@ pub async fn create<T: DeserializeOwned>(client: &Client, path: &str, object: &i
     write(client, Method::POST, path, "application/json", object).await
 }
 
+/// POST to a collection of an object that is JSON already. The answer is not looked at.
+pub async fn create_json(client: &Client, path: &str, json: String) -> Result<(), Error> {
+    send(client, request(Method::POST, path, "application/json", json.into_bytes())?).await.map(drop)
+}
+
 /// PUT of an object or a part of it.
 pub async fn replace<T: DeserializeOwned>(client: &Client, path: &str, object: &impl Serialize) -> Result<T, Error> {
     write(client, Method::PUT, path, "application/json", object).await
@@ -190,14 +195,17 @@ async fn write<T: DeserializeOwned>(
     body: &impl Serialize,
 ) -> Result<T, Error> {
     let body = serde_json::to_vec(body).map_err(Error::SerdeError)?;
-    let request = Request::builder()
+    decode(send(client, request(method, path, content_type, body)?).await?).await
+}
+
+fn request(method: Method, path: &str, content_type: &str, body: Vec<u8>) -> Result<Request<Body>, Error> {
+    Request::builder()
         .method(method)
         .uri(path)
         .header(header::ACCEPT, "application/json")
         .header(header::CONTENT_TYPE, content_type)
         .body(Body::from(body))
-        .map_err(Error::HttpError)?;
-    decode(send(client, request).await?).await
+        .map_err(Error::HttpError)
 }
 
 /// Starts a GET; the answer's body is left to the caller.

@@ -37,7 +37,7 @@ impl PodLifecycle {
         let observed = Observed::of(pod);
         let is_terminal = pod.status.phase.is_terminal();
         let started_before = !records.is_empty();
-        let needs_preparation = !pod.spec.volumes.is_empty() && !is_terminal;
+        let needs_preparation = pod.spec.volumes.iter().any(|volume| !volume.is_api_access()) && !is_terminal;
         let preparation = match needs_preparation {
             // Volumes of a pod that runs are in place; making them again would take them from under it.
             true if !started_before => Preparation::Wanted { failures: 0, not_before: Duration::ZERO },

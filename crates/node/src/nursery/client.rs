@@ -70,8 +70,8 @@ async fn keep(
 ) {
     loop {
         let (reader, writer) = stream.into_split();
-        let reading = tokio::spawn(receive(reader, reports.clone()));
-        let is_over = transmit(writer, &mut requests, &reading).await;
+        let mut reading = tokio::spawn(receive(reader, reports.clone()));
+        let is_over = transmit(writer, &mut requests, &mut reading).await;
         reading.abort();
         if is_over || reports.is_closed() {
             return;
@@ -119,14 +119,14 @@ async fn receive(mut reader: OwnedReadHalf, reports: mpsc::Sender<Report>) {
 async fn transmit(
     mut writer: OwnedWriteHalf,
     requests: &mut mpsc::Receiver<Request>,
-    reading: &tokio::task::JoinHandle<()>,
+    reading: &mut tokio::task::JoinHandle<()>,
 ) -> bool {
     let mut batch = Vec::new();
     let mut buffer = Vec::new();
     loop {
         let count = tokio::select! {
             count = requests.recv_many(&mut batch, 64) => count,
-            () = ended(reading) => return false,
+            _ = &mut *reading => return false,
         };
         if count == 0 {
             return true;
@@ -140,12 +140,6 @@ async fn transmit(
             return false;
         }
         buffer.clear();
-    }
-}
-
-async fn ended(task: &tokio::task::JoinHandle<()>) {
-    while !task.is_finished() {
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

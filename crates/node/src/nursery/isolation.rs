@@ -49,14 +49,15 @@ pub(super) struct Isolation {
 
 #[derive(Debug)]
 enum Namespace {
-    New { root: PathBuf, hostname: String, mounts: Vec<Prepared>, with_user: bool },
+    New { root: PathBuf, hostname: String, mounts: Vec<Mount>, with_user: bool },
     /// That of a running process.
     Of { process: OwnedFd, with_user: bool },
 }
 
-/// A mount whose source is held open: nobody can put something else in its place.
+/// A mount whose source is held open: nobody can put something else in its place. Opened in the new namespace, since
+/// the kernel binds only what is mounted there.
 #[derive(Debug)]
-struct Prepared {
+struct Opened {
     source: OwnedFd,
     is_directory: bool,
     target: PathBuf,
@@ -78,13 +79,13 @@ impl Isolation {
 
     /// A namespace with these mounts. `root` is an empty directory to build it on.
     pub(super) fn with_mounts(mut self, root: &Path, hostname: &str, mounts: &[Mount]) -> Result<Self, String> {
-        let mut prepared = mounts.iter().map(Prepared::open).collect::<Result<Vec<_>, _>>()?;
         // A mount inside another one comes after it.
-        prepared.sort_by_key(|mount| mount.target.components().count());
+        let mut mounts = mounts.to_vec();
+        mounts.sort_by_key(|mount| mount.target.components().count());
         self.namespace = Some(Namespace::New {
             root: root.to_owned(),
             hostname: hostname.to_owned(),
-            mounts: prepared,
+            mounts,
             with_user: !geteuid().is_root(),
         });
         self.listen()
@@ -200,6 +201,12 @@ struct Failure {
     error: io::Error,
 }
 
+impl Failure {
+    fn within(self, attempt: &str) -> Self {
+        Self { attempt: format!("{attempt}: {}", self.attempt), error: self.error }
+    }
+}
+
 trait During<T> {
     fn during(self, attempt: &str) -> Result<T, Failure>;
 }
@@ -210,25 +217,25 @@ impl<T, E: Into<io::Error>> During<T> for Result<T, E> {
     }
 }
 
-impl Prepared {
-    fn open(mount: &Mount) -> Result<Self, String> {
-        let failed = |error: Errno| format!("open the volume for {}: {error}", mount.target.display());
-        let mut source = openat(CWD, &mount.source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(failed)?;
+impl Opened {
+    fn new(mount: &Mount) -> Result<Self, Failure> {
+        const ATTEMPT: &str = "open the volume";
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let mut source = openat(CWD, &mount.source, flags, Mode::empty()).during(ATTEMPT)?;
         for name in mount.sub_path.iter().flat_map(|path| path.components()) {
-            let Component::Normal(name) = name else {
-                return Err(format!("subPath {:?} leaves its volume", mount.sub_path));
-            };
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            source = openat(&source, name, flags, Mode::empty()).map_err(failed)?;
-            let stat = fstat(&source).map_err(failed)?;
-            if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-                return Err(format!("subPath {:?} contains a symlink", mount.sub_path));
+            let Component::Normal(name) = name else { return Err(Errno::XDEV).during("follow the subPath") };
+            source = openat(&source, name, flags | OFlags::NOFOLLOW, Mode::empty()).during(ATTEMPT)?;
+            if kind_of(&source).during(ATTEMPT)? == FileType::Symlink {
+                return Err(Errno::LOOP).during("follow the subPath");
             }
         }
-        let stat = fstat(&source).map_err(failed)?;
-        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let is_directory = kind_of(&source).during(ATTEMPT)? == FileType::Directory;
         Ok(Self { source, is_directory, target: resolve(&mount.target), read_only: mount.read_only })
     }
+}
+
+fn kind_of(file: &OwnedFd) -> rustix::io::Result<FileType> {
+    Ok(FileType::from_raw_mode(fstat(file)?.st_mode))
 }
 
 /// The path with the machine's own symlinks followed as far as it exists: `/var/run/x` becomes `/run/x`.
@@ -268,9 +275,14 @@ fn unshare(with_user: bool) -> Result<(), Failure> {
 }
 
 /// Builds the new root and moves into it.
-fn build(root: &Path, mounts: &[Prepared]) -> Result<(), Failure> {
+fn build(root: &Path, mounts: &[Mount]) -> Result<(), Failure> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).during("keep mounts to ourselves")?;
+    let at = |mount: &Mount| format!("mount {}", mount.target.display());
+    let opened = mounts
+        .iter()
+        .map(|mount| Opened::new(mount).map_err(|failure| failure.within(&at(mount))))
+        .collect::<Result<Vec<_>, _>>()?;
     mount("tmpfs", root, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=4m")
         .during("mount a root")?;
     fs::create_dir(root.join(HOST)).during("make a root")?;
@@ -278,11 +290,8 @@ fn build(root: &Path, mounts: &[Prepared]) -> Result<(), Failure> {
         let entry = entry.during("read the machine's root")?;
         bind_top_level(&entry, root)?;
     }
-    for mount in mounts {
-        attach(root, mount, mounts).map_err(|failure| Failure {
-            attempt: format!("mount {}: {}", mount.target.display(), failure.attempt),
-            error: failure.error,
-        })?;
+    for (mount, source) in mounts.iter().zip(&opened) {
+        attach(root, source, &opened).map_err(|failure| failure.within(&at(mount)))?;
     }
     pivot_root(root, root.join(HOST)).during("change the root")?;
     Ok(())
@@ -305,7 +314,7 @@ fn bind_top_level(entry: &fs::DirEntry, root: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn attach(root: &Path, mount: &Prepared, all: &[Prepared]) -> Result<(), Failure> {
+fn attach(root: &Path, mount: &Opened, all: &[Opened]) -> Result<(), Failure> {
     let relative = mount.target.strip_prefix("/").unwrap_or(&mount.target);
     let target = root.join(relative);
     if fs::symlink_metadata(&target).is_err() {
@@ -321,7 +330,7 @@ fn attach(root: &Path, mount: &Prepared, all: &[Prepared]) -> Result<(), Failure
 }
 
 /// Makes a mount point that the machine does not have: in a volume if it lies in one, else in a copy of its parent.
-fn make_target(root: &Path, relative: &Path, is_directory: bool, all: &[Prepared]) -> Result<(), Failure> {
+fn make_target(root: &Path, relative: &Path, is_directory: bool, all: &[Opened]) -> Result<(), Failure> {
     let names: Vec<_> = relative.components().collect();
     if names.len() > DEPTH_MAX || names.iter().any(|name| !matches!(name, Component::Normal(_))) {
         return Err(Errno::INVAL).during("make the mount point");

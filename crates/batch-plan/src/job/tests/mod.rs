@@ -6,6 +6,7 @@
 mod properties;
 mod regressions;
 mod scenarios;
+mod shell;
 mod text;
 mod vectors;
 mod world;

@@ -6,14 +6,17 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::super::*;
+use super::shell::Controller;
 use super::text::{Case, now};
-use super::world::{Controller, Fault, World, is_deleting};
+use super::world::{Fault, World, is_deleting};
 
 /// Something that happens around the controller. Pods are picked by position among those it can happen to.
 #[derive(Debug, Clone)]
 enum Step {
     /// A sync while the caches of Jobs and of pods lag behind by that many changes.
-    Sync { lag: [usize; 2] },
+    Sync {
+        lag: [usize; 2],
+    },
     Run(usize),
     Succeed(usize),
     Fail(usize),

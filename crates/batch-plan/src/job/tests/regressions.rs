@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use super::scenarios::summary;
+use super::shell::Controller;
 use super::text::{Case, account, now};
-use super::world::{Controller, Fault, World, is_deleting};
+use super::world::{Fault, World, is_deleting};
 
 fn started(spec: Value) -> (World, Controller) {
     started_with(spec, Settings::default())
@@ -223,6 +224,33 @@ fn reg_c09_lost_answers_never_yield_a_second_pod() {
                 controller.settle(&mut world);
                 assert_eq!(world.created, parallelism, "{mode} {policy} {parallelism}");
             }
+        }
+    }
+}
+
+/// P-4: a creation lands after the crash of its controller, and after the next one has repeated it.
+#[test]
+fn reg_c09_late_landings_never_yield_a_second_pod() {
+    for mode in ["Indexed", "NonIndexed"] {
+        for call in 1..=4 {
+            let mut world = World::new(json!({"completionMode": mode, "parallelism": 3, "completions": 9}));
+            world.faults.insert(call, Fault::LandsLate);
+            let mut controller = Controller::start(&world);
+            controller.settle(&mut world);
+            world.land();
+            controller.settle(&mut world);
+            assert_eq!(world.created, 3, "{mode}, call {call}");
+
+            // The same for a replacement whose predecessor is gone by then.
+            let name = world.active().remove(0);
+            world.finish(&name, 0);
+            controller.watch(&world, 0);
+            world.faults.insert(world.calls + 1, Fault::LandsLate);
+            controller.sync(&mut world);
+            controller.settle(&mut world);
+            world.land();
+            controller.settle(&mut world);
+            assert_eq!(world.created, 4, "{mode}, call {call}");
         }
     }
 }

@@ -10,7 +10,8 @@ use k8s_openapi::api::batch::v1::JobCondition;
 use serde_json::{Value, json};
 
 use super::super::*;
-use super::world::{Controller, World, is_deleting};
+use super::shell::Controller;
+use super::world::{World, is_deleting};
 
 fn story(spec: Value, script: &str, expected: Expect) {
     story_with(spec, Settings::default(), script, expected);

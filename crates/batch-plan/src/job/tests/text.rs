@@ -142,7 +142,6 @@ fn describe(action: &PodAction) -> (String, Vec<String>) {
     let of = |pods: &[PodRef]| pods.iter().map(|pod| pod.name.to_string()).collect();
     match action {
         PodAction::None => (String::new(), Vec::new()),
-        PodAction::Remove(pods) | PodAction::End(pods) if pods.is_empty() => (String::new(), Vec::new()),
         PodAction::Remove(pods) => (format!("remove  {}\n", names(pods)), of(pods)),
         PodAction::End(pods) => (format!("end     {}\n", names(pods)), of(pods)),
         PodAction::Create { pods, .. } => {

@@ -1,6 +1,7 @@
 //! The tables of the specification's appendix A that are about whole syncs. Tables about one function are tested beside
 //! that function.
 
+use batch_types::gates::Gates;
 use expect_test::expect;
 
 use super::super::*;
@@ -1112,4 +1113,145 @@ fn surplus_pods_that_a_crash_left_behind_are_removed_and_not_counted() {
         release a
         status  succeeded=1 uncounted.succeeded=[]"#]],
     );
+}
+
+// D10: gates that are off.
+
+fn without(managed_by: bool, replacement: bool) -> Settings {
+    let gates = Gates { job_managed_by: !managed_by, job_pod_replacement_policy: !replacement, ..Gates::DEFAULT };
+    Settings { gates, ..Settings::default() }
+}
+
+/// SC-24, SC-27: without both gates nothing announces the end and nothing delays it.
+#[test]
+fn without_both_gates_the_end_comes_at_once() {
+    let failing = "job parallelism=2 completions=2 backoffLimit=0 | pods a:F b:R";
+    check_with(
+        failing,
+        without(true, true),
+        |_| CallOutcome::Done,
+        expect![[r#"
+        end     b
+        status  active=0 terminating=null uncounted.failed=[a,b]
+        release a b
+        status  failed=2 uncounted.failed=[] conditions=[Failed/BackoffLimitExceeded]
+        event   Warning BackoffLimitExceeded: Job has reached the specified backoff limit"#]],
+    );
+    let completing = "job parallelism=2 completions=1 | pods a:S b:R!";
+    check_with(
+        completing,
+        without(true, true),
+        |_| CallOutcome::Done,
+        expect![[r#"
+        status  terminating=null uncounted.succeeded=[a] uncounted.failed=[b]
+        release a b
+        status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[] completionTime=now conditions=[Complete/CompletionsReached]
+        event   Normal Completed: Job completed"#]],
+    );
+    // Verdicts by policy were announced before those gates came.
+    let policy = "job parallelism=2 completions=2 rules=FailJob:In:5 | pods a:F#5 b:R";
+    check_with(
+        policy,
+        without(true, true),
+        |_| CallOutcome::Done,
+        expect![[r#"
+        end     b
+        status  active=0 terminating=null uncounted.failed=[a,b] conditions=[FailureTarget/PodFailurePolicy]
+        release a b
+        status  failed=2 uncounted.failed=[] conditions=[FailureTarget/PodFailurePolicy,Failed/PodFailurePolicy]
+        event   Warning PodFailurePolicy: Container main for pod ns/a failed with exit code 5 matching FailJob rule at index 0"#]],
+    );
+}
+
+/// SC-26: one of the two is enough.
+#[test]
+fn with_one_gate_the_end_waits() {
+    let failing = "job parallelism=2 completions=2 backoffLimit=0 | pods a:F b:R";
+    check_with(
+        failing,
+        without(true, false),
+        |_| CallOutcome::Done,
+        expect![[r#"
+        end     b
+        status  active=0 terminating=1 uncounted.failed=[a,b] conditions=[FailureTarget/BackoffLimitExceeded]
+        release a b
+        status  failed=2 uncounted.failed=[]"#]],
+    );
+    check_with(
+        failing,
+        without(false, true),
+        |_| CallOutcome::Done,
+        expect![[r#"
+        end     b
+        status  active=0 terminating=null uncounted.failed=[a,b] conditions=[FailureTarget/BackoffLimitExceeded]
+        release a b
+        status  failed=2 uncounted.failed=[]"#]],
+    );
+}
+
+/// SC-46, SC-49, SC-52.
+#[test]
+fn without_the_replacement_gate_terminating_pods_are_replaced_and_not_reported() {
+    let deleted = "job parallelism=2 completions=2 replace=Failed | pods a:R! b:R!";
+    check_with(
+        deleted,
+        without(false, true),
+        |_| CallOutcome::Done,
+        expect![[r#"
+        create  2 pods
+        status  active=2 terminating=null uncounted.failed=[a,b]
+        release a b
+        status  failed=2 uncounted.failed=[]"#]],
+    );
+}
+
+/// SC-34, SC-37.
+#[test]
+fn without_the_managed_by_gate_every_job_is_ours() {
+    let text = "job managedBy=example.com/queue completions=1";
+    check_with(
+        text,
+        without(true, false),
+        |_| CallOutcome::Done,
+        expect![[r#"
+        create  1 pod
+        status  active=1"#]],
+    );
+}
+
+// JC section 22.
+
+fn metrics(text: &str) -> String {
+    let case = super::text::Case::new(text, Settings::default());
+    let Plan::Act(act) = plan(&case.snapshot()) else { panic!("nothing to do") };
+    let record = act.record(&[CallOutcome::Done, CallOutcome::Failed("no".to_owned())]);
+    let mut all = record.creations.clone();
+    all.extend(record.metrics.clone());
+    all.extend(record.close(&ReleaseOutcome::default()).metrics);
+    all.iter().map(|metric| format!("{metric:?}\n")).collect()
+}
+
+#[test]
+fn pods_and_jobs_are_counted_when_they_are_over() {
+    expect![[""]].assert_eq(&metrics("job parallelism=2 completions=2 | pods S S F"));
+    expect![[""]].assert_eq(&metrics("job completions=9 parallelism=0 uncounted.failed=[a] | pods S"));
+    expect![[""]]
+        .assert_eq(&metrics("job Indexed parallelism=0 completions=3 completedIndexes=0 succeeded=1 | pods 1S 2F"));
+    expect![[""]].assert_eq(&metrics(
+        "job Indexed parallelism=0 completions=3 backoffLimitPerIndex=0 failedIndexes= | pods 1S 2F[0]",
+    ));
+    // Indexes that a smaller Job forgot do not count backwards.
+    expect![[""]]
+        .assert_eq(&metrics("job Indexed parallelism=2 completions=2 completedIndexes=5-9 succeeded=5 | pods 0S 1R"));
+    expect![[""]]
+        .assert_eq(&metrics("job parallelism=0 completions=9 rules=Ignore:In:1;Count:In:2 | pods F#1 F#2 F#3"));
+}
+
+/// JC-2209.
+#[test]
+fn creations_are_counted_by_reason() {
+    expect![[""]].assert_eq(&metrics("job parallelism=2 completions=2"));
+    expect![[""]].assert_eq(&metrics("job parallelism=2 completions=2 failed=1"));
+    expect![[""]].assert_eq(&metrics("job parallelism=2 completions=2 | pods a:R!-"));
+    expect![[""]].assert_eq(&metrics("job parallelism=2 completions=2 failed=1 replace=Failed"));
 }

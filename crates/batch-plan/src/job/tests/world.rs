@@ -5,7 +5,6 @@
 //! crash. Every write is judged at once; see [`World::judge`].
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use batch_types::constants::{annotation, condition};
 use batch_types::index_ranges::IndexSet;
@@ -29,6 +28,8 @@ pub(super) enum Fault {
     CrashBefore,
     /// The controller dies after it has landed.
     CrashAfter,
+    /// The controller dies, and the creation lands only when the world says so (P-4). Other calls never land.
+    LandsLate,
 }
 
 pub(super) struct World {
@@ -36,13 +37,15 @@ pub(super) struct World {
     pub(super) job: Job,
     pub(super) pods: BTreeMap<String, Value>,
     /// Everything that happened, in order: what watches deliver.
-    log: Vec<Change>,
+    pub(super) log: Vec<Change>,
     revision: u64,
     uids: u64,
     /// Calls of the controller so far, and what is to go wrong with which.
     pub(super) calls: usize,
     pub(super) faults: BTreeMap<usize, Fault>,
     pub(super) events: Vec<String>,
+    /// Creations that are still under way.
+    pub(super) under_way: Vec<String>,
     /// UIDs that ever stood in the uncounted lists.
     recorded: [BTreeSet<String>; 2],
     pub(super) created: usize,
@@ -50,7 +53,7 @@ pub(super) struct World {
 }
 
 #[derive(Debug, Clone)]
-enum Change {
+pub(super) enum Change {
     Job(Box<Job>),
     Pod(Value),
     PodGone(String),
@@ -58,7 +61,7 @@ enum Change {
 
 /// Why a call did not work.
 #[derive(Debug)]
-enum Trouble {
+pub(super) enum Trouble {
     Refused,
     NotFound,
     Conflict,
@@ -66,8 +69,6 @@ enum Trouble {
     AnswerLost,
     Crash,
 }
-
-struct Crashed;
 
 impl World {
     pub(super) fn new(spec: Value) -> Self {
@@ -94,6 +95,7 @@ impl World {
             calls: 0,
             faults: BTreeMap::new(),
             events: Vec::new(),
+            under_way: Vec::new(),
             recorded: Default::default(),
             created: 0,
             settings,
@@ -185,6 +187,13 @@ impl World {
         self.store_pod(&name);
     }
 
+    /// What was under way arrives.
+    pub(super) fn land(&mut self) {
+        for body in std::mem::take(&mut self.under_way) {
+            let _ = self.create_pod(&body);
+        }
+    }
+
     /// Nodes stop the pods that are being deleted and confirm it.
     pub(super) fn stop_deleted_pods(&mut self) {
         for name in self.names(is_deleting) {
@@ -225,7 +234,7 @@ impl World {
         }
     }
 
-    fn create_pod(&mut self, body: &str) -> Result<(), Trouble> {
+    pub(super) fn create_pod(&mut self, body: &str) -> Result<(), Trouble> {
         let mut pod: Value = serde_json::from_str(body).unwrap();
         let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
         if self.pods.contains_key(&name) {
@@ -242,7 +251,7 @@ impl World {
         Ok(())
     }
 
-    fn delete_pod(&mut self, name: &str, uid: Option<&Uid>) -> Result<(), Trouble> {
+    pub(super) fn delete_pod(&mut self, name: &str, uid: Option<&Uid>) -> Result<(), Trouble> {
         let at = self.now.to_string();
         let pod = self.pods.get_mut(name).ok_or(Trouble::NotFound)?;
         if uid.is_some_and(|uid| pod["metadata"]["uid"] != uid.to_string()) {
@@ -255,7 +264,7 @@ impl World {
         Ok(())
     }
 
-    fn patch_pod(&mut self, name: &str, patch: &Value) -> Result<(), Trouble> {
+    pub(super) fn patch_pod(&mut self, name: &str, patch: &Value) -> Result<(), Trouble> {
         let before = self.pods.get(name).ok_or(Trouble::NotFound)?.clone();
         let patch = &patch["metadata"];
         if before["metadata"]["uid"] != patch["uid"] {
@@ -292,7 +301,7 @@ impl World {
         }
     }
 
-    fn put_status(&mut self, version: &Option<String>, status: &JobStatus) -> Result<(), Trouble> {
+    pub(super) fn put_status(&mut self, version: &Option<String>, status: &JobStatus) -> Result<(), Trouble> {
         if *version != self.job.metadata.resource_version {
             return Err(Trouble::Conflict);
         }
@@ -422,248 +431,22 @@ impl World {
         assert_eq!(stuck, [""; 0], "INV-13: pods that are still tracked");
     }
 
+    pub(super) fn emit(&mut self, events: &[Event]) {
+        let texts = events.iter().map(|event| format!("{} {}: {}", event.kind.as_str(), event.reason, event.message));
+        self.events.extend(texts);
+    }
+
     /// Runs one call of the controller, with whatever is to go wrong with it.
-    fn call<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T, Trouble>) -> Result<T, Trouble> {
+    pub(super) fn call<T>(&mut self, call: impl FnOnce(&mut Self) -> Result<T, Trouble>) -> Result<T, Trouble> {
         self.calls += 1;
         match self.faults.get(&self.calls).copied() {
             None => call(self),
             Some(Fault::Refused) => Err(Trouble::Refused),
-            Some(Fault::CrashBefore) => Err(Trouble::Crash),
+            Some(Fault::CrashBefore | Fault::LandsLate) => Err(Trouble::Crash),
             Some(Fault::AnswerLost) => call(self).and(Err(Trouble::AnswerLost)),
             Some(Fault::CrashAfter) => call(self).and(Err(Trouble::Crash)),
         }
     }
-}
-
-/// The shell: caches, timers and calls.
-pub(super) struct Controller {
-    ledger: Ledger,
-    job: Option<Job>,
-    /// How much of the log the caches of Jobs and of pods have seen.
-    seen: [usize; 2],
-    /// The newest version of the Job that we wrote (JC-411).
-    wrote: Option<String>,
-    pub(super) wake_at: Option<Timestamp>,
-    pub(super) syncs: usize,
-}
-
-impl Controller {
-    pub(super) fn start(world: &World) -> Self {
-        let ledger = Ledger::new(world.settings.gates);
-        Self { ledger, job: None, seen: [0; 2], wrote: None, wake_at: None, syncs: 0 }
-    }
-
-    /// Lets the caches catch up, that of pods with all but the last `lag` changes.
-    pub(super) fn watch(&mut self, world: &World, lag: usize) {
-        self.watch_each(world, [0, lag]);
-    }
-
-    /// The same with a lag for each cache: Jobs and pods (P-6, P-8).
-    pub(super) fn watch_each(&mut self, world: &World, lag: [usize; 2]) {
-        for (cache, lag) in lag.into_iter().enumerate() {
-            let until = world.log.len().saturating_sub(lag).max(self.seen[cache]);
-            for change in &world.log[self.seen[cache]..until] {
-                match change {
-                    Change::Job(job) if cache == 0 => {
-                        self.ledger.observe_job(job, world.now);
-                        self.job = Some((**job).clone());
-                    }
-                    Change::Pod(pod) if cache == 1 => drop(self.ledger.observe_pod(view(pod), world.now)),
-                    Change::PodGone(uid) if cache == 1 => drop(self.ledger.forget_pod(&Uid::new(uid))),
-                    _ => {}
-                }
-            }
-            self.seen[cache] = until;
-        }
-    }
-
-    /// One sync. Says whether it went through; a crash makes the controller forget everything.
-    pub(super) fn sync(&mut self, world: &mut World) -> bool {
-        self.syncs += 1;
-        match self.try_sync(world) {
-            Ok(done) => done,
-            Err(Crashed) => {
-                *self = Self { syncs: self.syncs, ..Self::start(world) };
-                self.watch(world, 0);
-                false
-            }
-        }
-    }
-
-    fn try_sync(&mut self, world: &mut World) -> Result<bool, Crashed> {
-        let uid = Uid::new("job");
-        let Some(job) = self.job.clone() else { return Ok(true) };
-        let version = |version: &Option<String>| version.as_ref().map_or(0, |text| text.parse::<u64>().unwrap());
-        if version(&job.metadata.resource_version) < version(&self.wrote) {
-            return Ok(false);
-        }
-        let settings = world.settings.clone();
-        let snapshot =
-            Snapshot { job: &job, tally: self.ledger.tally(&uid).unwrap(), now: world.now, settings: &settings };
-        let act = match plan(&snapshot) {
-            Plan::Skip(_) => {
-                self.wake_at = None;
-                return Ok(true);
-            }
-            Plan::Claim(claims) => return self.claim(world, &claims).map(|()| false),
-            Plan::Release(pods) => return self.release(world, &pods).map(|outcome| outcome.failed.is_empty()),
-            Plan::Act(act) => act,
-        };
-        let action = act.action.clone();
-        let outcomes = self.perform(world, &job, &action)?;
-        let now = world.now;
-        let tally = self.ledger.tally_mut(&uid).unwrap();
-        tally.note_action(&action, &outcomes, now);
-        let mut fine = outcomes.iter().all(|outcome| outcome.error().is_none());
-        let record = act.record(&outcomes);
-        self.wake_at = record.wake_after.map(|wait| now + wait.max(Duration::from_secs(1)));
-        world.emit(&record.events);
-        let mut at = job.metadata.resource_version.clone();
-        if let Some(status) = &record.status {
-            match world.call(|world| world.put_status(&at, status)) {
-                Ok(()) => at = world.job.metadata.resource_version.clone(),
-                Err(Trouble::Crash) => return Err(Crashed),
-                Err(_) => return Ok(false),
-            }
-            self.wrote = at.clone();
-        }
-        let outcome = self.release(world, &record.release)?;
-        fine &= outcome.failed.is_empty();
-        let close = record.close(&outcome);
-        if let Some(status) = &close.status {
-            match world.call(|world| world.put_status(&at, status)) {
-                Ok(()) => self.wrote = world.job.metadata.resource_version.clone(),
-                Err(Trouble::Crash) => return Err(Crashed),
-                Err(_) => return Ok(false),
-            }
-            world.emit(&close.events);
-            if close.finished {
-                self.ledger.tally_mut(&uid).unwrap().note_finished();
-            }
-        }
-        Ok(fine)
-    }
-
-    fn perform(&mut self, world: &mut World, job: &Job, action: &PodAction) -> Result<Vec<CallOutcome>, Crashed> {
-        match action {
-            PodAction::None => Ok(Vec::new()),
-            PodAction::End(pods) => pods
-                .iter()
-                .map(|pod| outcome(world.call(|world| world.delete_pod(&pod.name, Some(&pod.uid)))))
-                .collect(),
-            PodAction::Remove(pods) => pods.iter().map(|pod| remove(world, pod)).collect(),
-            PodAction::Create { pods, batches } => {
-                let stencil = PodStencil::new(job).unwrap();
-                let mut outcomes = Vec::new();
-                let mut rest = pods.as_slice();
-                for size in batches {
-                    let (batch, later) = rest.split_at(*size);
-                    rest = later;
-                    for pod in batch {
-                        outcomes.push(create(world, &stencil, pod)?);
-                    }
-                    if outcomes.iter().any(|outcome| outcome.error().is_some()) {
-                        break;
-                    }
-                }
-                outcomes.resize(pods.len(), CallOutcome::Skipped);
-                Ok(outcomes)
-            }
-        }
-    }
-
-    fn claim(&mut self, world: &mut World, claims: &Claims) -> Result<(), Crashed> {
-        let job = Uid::new("job");
-        for pod in &claims.adopt {
-            let patch = patches::adopt(&pod.uid, "a", &job);
-            outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
-        }
-        for pod in &claims.disown {
-            let patch = patches::disown(&pod.uid, &job);
-            outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
-        }
-        Ok(())
-    }
-
-    fn release(&mut self, world: &mut World, pods: &[PodRef]) -> Result<ReleaseOutcome, Crashed> {
-        let mut result = ReleaseOutcome::default();
-        for pod in pods {
-            let patch = patches::release(&pod.uid);
-            let call = outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
-            if let Some(error) = call.error() {
-                result.failed.insert(pod.uid.clone(), error.to_owned());
-            }
-        }
-        self.ledger.tally_mut(&Uid::new("job")).unwrap().note_release(pods, &result);
-        Ok(result)
-    }
-
-    /// Watches and syncs until nothing changes any more, letting time pass where a timer is set.
-    pub(super) fn settle(&mut self, world: &mut World) {
-        for _ in 0..400 {
-            self.watch(world, 0);
-            let (before, calls) = (world.log.len(), world.calls);
-            let fine = self.sync(world);
-            if world.log.len() != before {
-                continue;
-            }
-            assert!(!fine || world.calls == calls, "INV-29: calls that change nothing");
-            match self.wake_at {
-                _ if !fine => world.advance(1),
-                Some(at) if at > world.now && at.duration_since(world.now).as_secs() < 3600 => world.now = at,
-                _ => return,
-            }
-        }
-        panic!("INV-30: it does not settle:\n{:#?}", world.status());
-    }
-}
-
-impl World {
-    fn emit(&mut self, events: &[Event]) {
-        let texts = events.iter().map(|event| format!("{} {}: {}", event.kind.as_str(), event.reason, event.message));
-        self.events.extend(texts);
-    }
-}
-
-fn create(world: &mut World, stencil: &PodStencil, pod: &Creation) -> Result<CallOutcome, Crashed> {
-    match world.call(|world| world.create_pod(&stencil.body(pod))) {
-        Err(Trouble::Exists) => {
-            let ours = world.pods.get(&*pod.name).is_some_and(is_owned);
-            Ok(if ours { CallOutcome::Done } else { CallOutcome::NameTaken })
-        }
-        other => outcome(other),
-    }
-}
-
-/// Marks, deletes, releases.
-fn remove(world: &mut World, pod: &PodRef) -> Result<CallOutcome, Crashed> {
-    let mark = patches::mark_surplus(&pod.uid);
-    let marked = outcome(world.call(|world| world.patch_pod(&pod.name, &mark)))?;
-    if marked != CallOutcome::Done {
-        return Ok(marked);
-    }
-    let deleted = outcome(world.call(|world| world.delete_pod(&pod.name, Some(&pod.uid))))?;
-    if deleted != CallOutcome::Done {
-        return Ok(deleted);
-    }
-    let release = patches::release_surplus(&pod.uid);
-    let released = outcome(world.call(|world| world.patch_pod(&pod.name, &release)))?;
-    Ok(if released == CallOutcome::Gone { CallOutcome::Done } else { released })
-}
-
-fn outcome(result: Result<(), Trouble>) -> Result<CallOutcome, Crashed> {
-    Ok(match result {
-        Ok(()) => CallOutcome::Done,
-        Err(Trouble::NotFound | Trouble::Conflict) => CallOutcome::Gone,
-        Err(Trouble::Exists) => CallOutcome::NameTaken,
-        Err(Trouble::Refused) => CallOutcome::Failed("refused".to_owned()),
-        Err(Trouble::AnswerLost) => CallOutcome::Unanswered("timeout".to_owned()),
-        Err(Trouble::Crash) => return Err(Crashed),
-    })
-}
-
-fn view(pod: &Value) -> PodView {
-    serde_json::from_value(pod.clone()).unwrap()
 }
 
 fn count(field: Option<i32>) -> usize {

@@ -1,0 +1,5 @@
+//! One sync at a time: text in, text out.
+
+mod catalogue;
+mod recovery;
+mod text;

@@ -1,0 +1,121 @@
+//! What a crash, a lost answer or a namesake leaves behind, and how the next sync takes it.
+
+use super::text::{World, check};
+
+/// REG-F01, REG-F16: the Job was created, its entry in the status was not written.
+#[test]
+fn a_forgotten_job_is_written_down_and_not_started_again() {
+    for policy in ["A", "F", "R"] {
+        check(
+            &format!("never due {policy} | job c-24394200 running for=10:00:00"),
+            "status active=[c-24394200] last=10:00:00 | wake 59m",
+        );
+    }
+}
+
+/// INV-36: it counts for the concurrency policy of the next run, which upstream forgets.
+#[test]
+fn a_forgotten_job_blocks_or_is_replaced_when_the_next_is_due() {
+    let forgotten = "never now=11:00:00 | job c-24394200 running for=10:00:00";
+    check(
+        &format!("F {forgotten}"),
+        "Normal JobAlreadyActive: Not starting job because prior execution is running and concurrency policy is \
+         Forbid | status active=[c-24394200] last=10:00:00 | wake 1h",
+    );
+    check(
+        &format!("R {forgotten}"),
+        "replace c-24394200 | create c-24394260 | status active=[c-24394260] last=11:00:00 | wake 1h",
+    );
+}
+
+/// The Job has finished before anybody wrote it down; a history of nothing takes the witness away.
+#[test]
+fn a_forgotten_and_finished_job_is_not_started_again() {
+    let done = "job c-24394200 complete=10:00:30 for=10:00:00";
+    check(
+        &format!("never due | {done}"),
+        "status active=[] last=10:00:00 successful=10:00:30 | \
+         Normal SawCompletedJob: Saw completed job: c-24394200, condition: Complete | wake 59m",
+    );
+    // The status is written before the Job is deleted, so that a crash in between is harmless.
+    let mut world = World::parse(&format!("never due keep=0/0 | {done}"));
+    assert_eq!(
+        world.sync().lines().collect::<Vec<_>>(),
+        ["status active=[] last=10:00:00 successful=10:00:30", "delete c-24394200", "wake 59m"]
+    );
+    assert_eq!(world.sync(), "wake 59m\n");
+}
+
+/// CJ-74: Jobs made by hand are noticed, and nothing else.
+#[test]
+fn a_job_made_by_hand_neither_blocks_nor_is_listed() {
+    let unexpected = "Warning UnexpectedJob: Saw a job that the controller did not create or forgot: by-hand";
+    let by_hand = "job by-hand running";
+    check(&format!("ran before F | {by_hand}"), &format!("{unexpected} | wake 1m"));
+    check(
+        &format!("ran due F | {by_hand}"),
+        &format!("{unexpected} | create c-24394200 | status active=[c-24394200] last=10:00:00 | wake 59m"),
+    );
+    // Neither does one that claims a time which is not that of its name.
+    check("ran before F | job by-hand running for=09:01:00", &format!("{unexpected} | wake 1m"));
+    // One on its way out is not worth a word.
+    check(&format!("ran before F | {by_hand} deleting"), "wake 1m");
+}
+
+/// REG-F18: Jobs of another CronJob of this name.
+#[test]
+fn jobs_of_a_namesake_are_not_ours() {
+    check(
+        "ran due F keep=0/0 | job c-24394140 running of=old | job a complete=09:30:00 of=old",
+        "create c-24394200 | status active=[c-24394200] last=10:00:00 | wake 59m",
+    );
+}
+
+/// CJ-50: two times of one minute share a Job.
+#[test]
+fn a_second_time_in_the_same_minute_starts_nothing() {
+    let every = "schedule=@every_20s created=09:59:40 last=10:00:00 now=10:00:20.5";
+    check(&format!("{every} | job c-24394200 running for=10:00:00 listed"), "wake 19s500ms");
+    check(
+        &format!("{every} | job c-24394200 complete=10:00:10 for=10:00:00"),
+        "status active=[] last=10:00:20 successful=10:00:10 | wake 19s500ms",
+    );
+}
+
+/// INV-29: a sync without news does nothing, and all that is due is done by the first one.
+#[test]
+fn a_second_sync_does_nothing() {
+    for setup in [
+        "never due A",
+        "never due F",
+        "never due R | job j running listed",
+        "ran week | job j complete=09:00:10 listed",
+        "ran due keep=0/0 | job j complete=09:00:10 listed",
+        "never due | job c-24394200 running for=10:00:00",
+        "ran due F active=lost",
+    ] {
+        let mut world = World::parse(setup);
+        world.sync();
+        let again = world.sync();
+        assert!(again.lines().all(|line| line.starts_with("wake ")), "{setup}: {again}");
+    }
+}
+
+/// REG-F05: three days off cost one run.
+#[test]
+fn a_long_pause_is_made_up_for_once() {
+    let mut world = World::parse("schedule=*_*_*_*_* ran now=2016-05-22T09:00:30");
+    assert!(world.sync().contains("create c-24398460"));
+    assert_eq!(world.sync(), "wake 30s\n");
+}
+
+/// INV-29: many at once are taken in slices.
+#[test]
+fn history_goes_in_slices() {
+    let jobs: Vec<String> = (0..130).map(|n| format!("job j{n:03} failed")).collect();
+    let mut world = World::parse(&format!("ran before keep=1/1 | {}", jobs.join(" | ")));
+    let deletions = |said: String| said.lines().filter(|line| line.starts_with("delete ")).count();
+    assert_eq!(deletions(world.sync()), 100);
+    assert_eq!(deletions(world.sync()), 29);
+    assert_eq!(deletions(world.sync()), 0);
+}

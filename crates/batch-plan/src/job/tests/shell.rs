@@ -1,0 +1,239 @@
+//! The shell of the plan tests: caches that lag, calls that fail, a controller that crashes and starts again.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::Job;
+use serde_json::Value;
+
+use super::super::*;
+use super::world::{Change, Fault, Trouble, World, is_owned};
+
+struct Crashed;
+
+/// The shell: caches, timers and calls.
+pub(super) struct Controller {
+    ledger: Ledger,
+    job: Option<Job>,
+    /// How much of the log the caches of Jobs and of pods have seen.
+    seen: [usize; 2],
+    /// The newest version of the Job that we wrote (JC-411).
+    wrote: Option<String>,
+    pub(super) wake_at: Option<Timestamp>,
+    pub(super) syncs: usize,
+}
+
+impl Controller {
+    pub(super) fn start(world: &World) -> Self {
+        let ledger = Ledger::new(world.settings.gates);
+        Self { ledger, job: None, seen: [0; 2], wrote: None, wake_at: None, syncs: 0 }
+    }
+
+    /// Lets the caches catch up, that of pods with all but the last `lag` changes.
+    pub(super) fn watch(&mut self, world: &World, lag: usize) {
+        self.watch_each(world, [0, lag]);
+    }
+
+    /// The same with a lag for each cache: Jobs and pods (P-6, P-8).
+    pub(super) fn watch_each(&mut self, world: &World, lag: [usize; 2]) {
+        for (cache, lag) in lag.into_iter().enumerate() {
+            let until = world.log.len().saturating_sub(lag).max(self.seen[cache]);
+            for change in &world.log[self.seen[cache]..until] {
+                match change {
+                    Change::Job(job) if cache == 0 => {
+                        self.ledger.observe_job(job, world.now);
+                        self.job = Some((**job).clone());
+                    }
+                    Change::Pod(pod) if cache == 1 => drop(self.ledger.observe_pod(view(pod), world.now)),
+                    Change::PodGone(uid) if cache == 1 => drop(self.ledger.forget_pod(&Uid::new(uid))),
+                    _ => {}
+                }
+            }
+            self.seen[cache] = until;
+        }
+    }
+
+    /// One sync. Says whether it went through; a crash makes the controller forget everything.
+    pub(super) fn sync(&mut self, world: &mut World) -> bool {
+        self.syncs += 1;
+        match self.try_sync(world) {
+            Ok(done) => done,
+            Err(Crashed) => {
+                *self = Self { syncs: self.syncs, ..Self::start(world) };
+                self.watch(world, 0);
+                false
+            }
+        }
+    }
+
+    fn try_sync(&mut self, world: &mut World) -> Result<bool, Crashed> {
+        let uid = Uid::new("job");
+        let Some(job) = self.job.clone() else { return Ok(true) };
+        let version = |version: &Option<String>| version.as_ref().map_or(0, |text| text.parse::<u64>().unwrap());
+        if version(&job.metadata.resource_version) < version(&self.wrote) {
+            return Ok(false);
+        }
+        let settings = world.settings.clone();
+        let snapshot =
+            Snapshot { job: &job, tally: self.ledger.tally(&uid).unwrap(), now: world.now, settings: &settings };
+        let act = match plan(&snapshot) {
+            Plan::Skip(_) => {
+                self.wake_at = None;
+                return Ok(true);
+            }
+            Plan::Claim(claims) => return self.claim(world, &claims).map(|()| false),
+            Plan::Release(pods) => return self.release(world, &pods).map(|outcome| outcome.failed.is_empty()),
+            Plan::Act(act) => act,
+        };
+        let action = act.action.clone();
+        let outcomes = self.perform(world, &job, &action)?;
+        let now = world.now;
+        let tally = self.ledger.tally_mut(&uid).unwrap();
+        tally.note_action(&action, &outcomes, now);
+        let mut fine = outcomes.iter().all(|outcome| outcome.error().is_none());
+        let record = act.record(&outcomes);
+        self.wake_at = record.wake_after.map(|wait| now + wait.max(Duration::from_secs(1)));
+        world.emit(&record.events);
+        let mut at = job.metadata.resource_version.clone();
+        if let Some(status) = &record.status {
+            match world.call(|world| world.put_status(&at, status)) {
+                Ok(()) => at = world.job.metadata.resource_version.clone(),
+                Err(Trouble::Crash) => return Err(Crashed),
+                Err(_) => return Ok(false),
+            }
+            self.wrote = at.clone();
+        }
+        let outcome = self.release(world, &record.release)?;
+        fine &= outcome.failed.is_empty();
+        let close = record.close(&outcome);
+        if let Some(status) = &close.status {
+            match world.call(|world| world.put_status(&at, status)) {
+                Ok(()) => self.wrote = world.job.metadata.resource_version.clone(),
+                Err(Trouble::Crash) => return Err(Crashed),
+                Err(_) => return Ok(false),
+            }
+            world.emit(&close.events);
+            if close.finished {
+                self.ledger.tally_mut(&uid).unwrap().note_finished();
+            }
+        }
+        Ok(fine)
+    }
+
+    fn perform(&mut self, world: &mut World, job: &Job, action: &PodAction) -> Result<Vec<CallOutcome>, Crashed> {
+        match action {
+            PodAction::None => Ok(Vec::new()),
+            PodAction::End(pods) => pods
+                .iter()
+                .map(|pod| outcome(world.call(|world| world.delete_pod(&pod.name, Some(&pod.uid)))))
+                .collect(),
+            PodAction::Remove(pods) => pods.iter().map(|pod| remove(world, pod)).collect(),
+            PodAction::Create { pods, batches } => {
+                let stencil = PodStencil::new(job).unwrap();
+                let mut outcomes = Vec::new();
+                let mut rest = pods.as_slice();
+                for size in batches {
+                    let (batch, later) = rest.split_at(*size);
+                    rest = later;
+                    for pod in batch {
+                        outcomes.push(create(world, &stencil, pod)?);
+                    }
+                    if outcomes.iter().any(|outcome| outcome.error().is_some()) {
+                        break;
+                    }
+                }
+                outcomes.resize(pods.len(), CallOutcome::Skipped);
+                Ok(outcomes)
+            }
+        }
+    }
+
+    fn claim(&mut self, world: &mut World, claims: &Claims) -> Result<(), Crashed> {
+        let job = Uid::new("job");
+        for pod in &claims.adopt {
+            let patch = patches::adopt(&pod.uid, "a", &job);
+            outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
+        }
+        for pod in &claims.disown {
+            let patch = patches::disown(&pod.uid, &job);
+            outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, world: &mut World, pods: &[PodRef]) -> Result<ReleaseOutcome, Crashed> {
+        let mut result = ReleaseOutcome::default();
+        for pod in pods {
+            let patch = patches::release(&pod.uid);
+            let call = outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
+            if let Some(error) = call.error() {
+                result.failed.insert(pod.uid.clone(), error.to_owned());
+            }
+        }
+        self.ledger.tally_mut(&Uid::new("job")).unwrap().note_release(pods, &result);
+        Ok(result)
+    }
+
+    /// Watches and syncs until nothing changes any more, letting time pass where a timer is set.
+    pub(super) fn settle(&mut self, world: &mut World) {
+        for _ in 0..400 {
+            self.watch(world, 0);
+            let (before, calls) = (world.log.len(), world.calls);
+            let fine = self.sync(world);
+            if world.log.len() != before {
+                continue;
+            }
+            assert!(!fine || world.calls == calls, "INV-29: calls that change nothing");
+            match self.wake_at {
+                _ if !fine => world.advance(1),
+                Some(at) if at > world.now && at.duration_since(world.now).as_secs() < 3600 => world.now = at,
+                _ => return,
+            }
+        }
+        panic!("INV-30: it does not settle:\n{:#?}", world.status());
+    }
+}
+
+fn create(world: &mut World, stencil: &PodStencil, pod: &Creation) -> Result<CallOutcome, Crashed> {
+    if world.faults.get(&(world.calls + 1)) == Some(&Fault::LandsLate) {
+        world.under_way.push(stencil.body(pod));
+    }
+    match world.call(|world| world.create_pod(&stencil.body(pod))) {
+        Err(Trouble::Exists) => {
+            let ours = world.pods.get(&*pod.name).is_some_and(is_owned);
+            Ok(if ours { CallOutcome::Done } else { CallOutcome::NameTaken })
+        }
+        other => outcome(other),
+    }
+}
+
+/// Marks, deletes, releases.
+fn remove(world: &mut World, pod: &PodRef) -> Result<CallOutcome, Crashed> {
+    let mark = patches::mark_surplus(&pod.uid);
+    let marked = outcome(world.call(|world| world.patch_pod(&pod.name, &mark)))?;
+    if marked != CallOutcome::Done {
+        return Ok(marked);
+    }
+    let deleted = outcome(world.call(|world| world.delete_pod(&pod.name, Some(&pod.uid))))?;
+    if deleted != CallOutcome::Done {
+        return Ok(deleted);
+    }
+    let release = patches::release_surplus(&pod.uid);
+    let released = outcome(world.call(|world| world.patch_pod(&pod.name, &release)))?;
+    Ok(if released == CallOutcome::Gone { CallOutcome::Done } else { released })
+}
+
+fn outcome(result: Result<(), Trouble>) -> Result<CallOutcome, Crashed> {
+    Ok(match result {
+        Ok(()) => CallOutcome::Done,
+        Err(Trouble::NotFound | Trouble::Conflict) => CallOutcome::Gone,
+        Err(Trouble::Exists) => CallOutcome::NameTaken,
+        Err(Trouble::Refused) => CallOutcome::Failed("refused".to_owned()),
+        Err(Trouble::AnswerLost) => CallOutcome::Unanswered("timeout".to_owned()),
+        Err(Trouble::Crash) => return Err(Crashed),
+    })
+}
+
+fn view(pod: &Value) -> PodView {
+    serde_json::from_value(pod.clone()).unwrap()
+}

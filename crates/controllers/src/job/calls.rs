@@ -1,0 +1,325 @@
+//! The calls about pods that a plan asks for, and what their answers mean.
+//!
+//! Calls of one kind go out together, a bounded number at a time. Every call is tied to one pod by its UID, so that a
+//! namesake is never touched (INV-23, INV-31).
+
+use std::time::Duration;
+
+use batch_plan::job::{CallOutcome, Claims, Creation, PodAction, PodRef, PodStencil, PodView, ReleaseOutcome, Uid, patches};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
+use k8s_openapi::api::batch::v1::Job;
+use kube::{Client, Error};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::shared::uid_of;
+use crate::runtime::{
+    Resource,
+    requests::{self, DeleteOptions, Ignored, METADATA_ONLY, PatchType, Preconditions},
+};
+
+/// Calls of one sync that are on their way at the same time. Enough to fill a group commit of the embedded server; an
+/// API server that wants less says so (429).
+const CONCURRENCY: usize = 256;
+
+/// A call that has no answer by then will not get one: API servers give up after 60 seconds themselves.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(65);
+
+/// Why pods could not change owners (JC-603, JC-604).
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ClaimError {
+    #[error("can't adopt Pod {pod}: {reason}")]
+    Adopt { pod: String, reason: String },
+    #[error("release pod `{pod}`")]
+    Disown { pod: String, source: Error },
+}
+
+/// Carries out the first step of a plan; outcomes are in the order of its pods.
+pub(super) async fn perform(client: &Client, job: &Job, action: &PodAction) -> Vec<CallOutcome> {
+    let namespace = namespace_of(job);
+    match action {
+        PodAction::None => Vec::new(),
+        PodAction::Create { pods, batches } => create_all(client, job, pods, batches).await,
+        PodAction::Remove(pods) => {
+            together(pods.iter().map(|pod| remove(client, namespace, pod).boxed()).collect()).await
+        }
+        PodAction::End(pods) => {
+            together(pods.iter().map(|pod| delete(client, namespace, pod).boxed()).collect()).await
+        }
+    }
+}
+
+/// Removes tracking finalizers (JC-1311).
+pub(super) async fn release(client: &Client, namespace: &str, pods: &[PodRef]) -> ReleaseOutcome {
+    let calls = pods.iter().map(|pod| release_one(client, namespace, pod).boxed()).collect();
+    let failed = together(calls).await.into_iter().flatten().collect();
+    ReleaseOutcome { failed }
+}
+
+/// Adopts and disowns. The answer is the newest version written, for the read-your-writes guard.
+pub(super) async fn claim(client: &Client, job: &Job, claims: &Claims) -> Result<u64, ClaimError> {
+    // One fresh read decides about all adoptions of a sync (INV-16).
+    let refused = if claims.adopt.is_empty() { None } else { recheck(client, job).await.err() };
+    let adopt = claims.adopt.iter().map(|pod| adopt(client, job, pod, refused.as_deref()).boxed());
+    let disown = claims.disown.iter().map(|pod| disown(client, job, pod).boxed());
+    let outcomes = together(adopt.chain(disown).collect()).await;
+    // All are tried; the first error is the sync's (JC-607).
+    outcomes.into_iter().try_fold(0, |newest, outcome| outcome.map(|version| newest.max(version)))
+}
+
+/// PATCH of a pod whose answer is not looked at.
+pub(super) async fn patch(client: &Client, path: &str, patch: &Value) -> Result<(), Error> {
+    bounded(requests::patch::<Ignored>(client, path, PatchType::Strategic, patch)).await.map(drop)
+}
+
+/// Waits for an answer, but not for ever.
+pub(super) async fn bounded<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let silent = |_| Err(Error::Service(format!("no answer within {TIMEOUT:?}").into()));
+    tokio::time::timeout(TIMEOUT, call).await.unwrap_or_else(silent)
+}
+
+/// The pod of a call is not there any more: none of that name, or one with another UID (JC-605).
+pub(super) fn is_gone(error: &Error) -> bool {
+    let Error::Api(status) = error else { return false };
+    match status.code {
+        404 => true,
+        409 => status.message.contains("UID in precondition"),
+        422 => status.message.contains("metadata.uid"),
+        _ => false,
+    }
+}
+
+/// What the server said, in its own words.
+pub(super) fn text_of(error: &Error) -> String {
+    match error {
+        Error::Api(status) => status.message.clone(),
+        Error::Service(source) => source.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// Runs calls side by side; answers come in their order.
+async fn together<T: Send>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+    stream::iter(calls).buffered(CONCURRENCY).collect().await
+}
+
+/// JC-1009: batch after batch, until one has a failure.
+async fn create_all(client: &Client, job: &Job, pods: &[Creation], batches: &[usize]) -> Vec<CallOutcome> {
+    let stencil = match PodStencil::new(job) {
+        Ok(stencil) => stencil,
+        Err(no_labels) => return vec![CallOutcome::Failed(no_labels.to_string()); pods.len()],
+    };
+    let mut outcomes = Vec::with_capacity(pods.len());
+    let mut rest = pods;
+    for size in batches {
+        let (batch, later) = rest.split_at((*size).min(rest.len()));
+        rest = later;
+        let calls = batch.iter().map(|pod| create(client, job, &stencil, pod).boxed()).collect();
+        outcomes.extend(together(calls).await);
+        if outcomes.iter().any(|outcome| outcome.error().is_some()) {
+            break;
+        }
+    }
+    outcomes.resize(pods.len(), CallOutcome::Skipped);
+    outcomes
+}
+
+async fn create(client: &Client, job: &Job, stencil: &PodStencil, pod: &Creation) -> CallOutcome {
+    let path = Resource::PODS.collection(Some(namespace_of(job)));
+    match bounded(requests::create_json(client, &path, stencil.body(pod))).await {
+        Ok(()) => CallOutcome::Done,
+        Err(error) if requests::is_already_exists(&error) => match belongs_to(client, job, &pod.name).await {
+            // Our own creation, whose answer we never got (INV-22).
+            Ok(Some(true)) => CallOutcome::Done,
+            Ok(Some(false)) => CallOutcome::NameTaken,
+            // It went away in between: the next sync tries again.
+            Ok(None) => CallOutcome::Failed(text_of(&error)),
+            Err(error) => CallOutcome::Unanswered(text_of(&error)),
+        },
+        Err(error) if requests::is_namespace_terminating(&error) => CallOutcome::NamespaceTerminating,
+        Err(error) => refused(&error),
+    }
+}
+
+/// Whether a pod of that name is the Job's, if there is one. A list, because the controller may not `get` pods (JC-108).
+async fn belongs_to(client: &Client, job: &Job, name: &str) -> Result<Option<bool>, Error> {
+    #[derive(Deserialize)]
+    struct List {
+        items: Vec<PodView>,
+    }
+    let collection = Resource::PODS.collection(Some(namespace_of(job)));
+    let path = format!("{collection}?fieldSelector=metadata.name%3D{name}");
+    let list: List = bounded(requests::get(client, &path)).await?;
+    let owned = |pod: &PodView| pod.controller.as_ref().is_some_and(|owner| owner.uid == uid_of(job));
+    Ok(list.items.first().map(owned))
+}
+
+/// Marks, deletes, releases: in this order a crash in between neither counts the pod nor leaves it running (INV-23).
+async fn remove(client: &Client, namespace: &str, pod: &PodRef) -> CallOutcome {
+    let path = Resource::PODS.object(namespace, &pod.name);
+    match patch(client, &path, &patches::mark_surplus(&pod.uid)).await {
+        Ok(()) => {}
+        Err(error) if is_gone(&error) => return CallOutcome::Gone,
+        Err(error) => return CallOutcome::PatchFailed(text_of(&error)),
+    }
+    let deleted = delete(client, namespace, pod).await;
+    if deleted != CallOutcome::Done {
+        return deleted;
+    }
+    match patch(client, &path, &patches::release_surplus(&pod.uid)).await {
+        Err(error) if !is_gone(&error) => CallOutcome::PatchFailed(text_of(&error)),
+        _ => CallOutcome::Done,
+    }
+}
+
+async fn delete(client: &Client, namespace: &str, pod: &PodRef) -> CallOutcome {
+    let path = Resource::PODS.object(namespace, &pod.name);
+    let preconditions = Preconditions::uid(&pod.uid.to_string());
+    let options = DeleteOptions { preconditions, ..DeleteOptions::default() };
+    match bounded(requests::delete(client, &path, &options)).await {
+        Ok(()) => CallOutcome::Done,
+        Err(error) if is_gone(&error) => CallOutcome::Gone,
+        Err(error) => refused(&error),
+    }
+}
+
+/// Why a pod still has its finalizer, if it does.
+async fn release_one(client: &Client, namespace: &str, pod: &PodRef) -> Option<(Uid, String)> {
+    let path = Resource::PODS.object(namespace, &pod.name);
+    match patch(client, &path, &patches::release(&pod.uid)).await {
+        Err(error) if !is_gone(&error) => Some((pod.uid.clone(), text_of(&error))),
+        _ => None,
+    }
+}
+
+/// Whether the Job is still there, and the same, and not being deleted (JC-604).
+async fn recheck(client: &Client, job: &Job) -> Result<(), String> {
+    #[derive(Deserialize)]
+    struct Found {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        uid: Uid,
+        deletion_timestamp: Option<String>,
+    }
+    let (namespace, name) = (namespace_of(job), name_of(job));
+    let path = Resource::JOBS.object(namespace, name);
+    let found: Found = bounded(requests::get_as(client, &path, METADATA_ONLY)).await.map_err(|error| text_of(&error))?;
+    let Metadata { uid, deletion_timestamp } = found.metadata;
+    if uid != uid_of(job) {
+        let wanted = uid_of(job);
+        return Err(format!(
+            "can't recheck DeletionTimestamp: original Job {namespace}/{name} is gone: got uid {uid}, wanted {wanted}"
+        ));
+    }
+    match deletion_timestamp {
+        Some(at) => Err(format!("{namespace}/{name} has just been deleted at {at}")),
+        None => Ok(()),
+    }
+}
+
+async fn adopt(client: &Client, job: &Job, pod: &PodRef, refused: Option<&str>) -> Result<u64, ClaimError> {
+    let namespace = namespace_of(job);
+    let failure = |reason: String| {
+        let pod = format!("{namespace}/{} ({})", pod.name, pod.uid);
+        ClaimError::Adopt { pod, reason }
+    };
+    if let Some(reason) = refused {
+        return Err(failure(reason.to_owned()));
+    }
+    let path = Resource::PODS.object(namespace, &pod.name);
+    match patch_for_version(client, &path, &patches::adopt(&pod.uid, name_of(job), &uid_of(job))).await {
+        Ok(version) => Ok(version),
+        Err(error) if is_gone(&error) => Ok(0),
+        Err(error) => Err(failure(text_of(&error))),
+    }
+}
+
+async fn disown(client: &Client, job: &Job, pod: &PodRef) -> Result<u64, ClaimError> {
+    let namespace = namespace_of(job);
+    let path = Resource::PODS.object(namespace, &pod.name);
+    match patch_for_version(client, &path, &patches::disown(&pod.uid, &uid_of(job))).await {
+        Ok(version) => Ok(version),
+        // 422: somebody else has taken the owner reference away, or it is another pod by now.
+        Err(error) if is_gone(&error) || requests::is_code(&error, 422) => Ok(0),
+        Err(source) => Err(ClaimError::Disown { pod: format!("{namespace}/{}", pod.name), source }),
+    }
+}
+
+async fn patch_for_version(client: &Client, path: &str, patch: &Value) -> Result<u64, Error> {
+    #[derive(Deserialize)]
+    struct Written {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        resource_version: String,
+    }
+    let written: Written = bounded(requests::patch(client, path, PatchType::Strategic, patch)).await?;
+    Ok(written.metadata.resource_version.parse().unwrap_or(0))
+}
+
+/// A call that did not do what it should. Nobody knows what became of one that failed inside the server or on the way.
+fn refused(error: &Error) -> CallOutcome {
+    match error {
+        Error::Api(status) if status.code < 500 => CallOutcome::Failed(text_of(error)),
+        _ => CallOutcome::Unanswered(text_of(error)),
+    }
+}
+
+pub(super) fn namespace_of(job: &Job) -> &str {
+    job.metadata.namespace.as_deref().unwrap_or("")
+}
+
+pub(super) fn name_of(job: &Job) -> &str {
+    job.metadata.name.as_deref().unwrap_or("")
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn answer(code: u16, reason: &str, message: &str) -> Error {
+        let status = Status { code, reason: reason.to_owned(), message: message.to_owned(), ..Status::default() };
+        Error::Api(Box::new(status))
+    }
+
+    /// JC-605, INV-31: another pod under the name is as good as none; a busy one is not.
+    #[test]
+    fn a_pod_is_gone_when_its_uid_is() {
+        for (code, message, gone) in [
+            (404, r#"pods "a" not found"#, true),
+            (409, "Precondition failed: UID in precondition: x, UID in object meta: y", true),
+            (409, "the object has been modified; please apply your changes to the latest version and try again", false),
+            (422, r#"Pod "a" is invalid: metadata.uid: Invalid value: "x": field is immutable"#, true),
+            (422, r#"Pod "a" is invalid: metadata.finalizers: Forbidden: no new finalizers"#, false),
+            (403, "no", false),
+        ] {
+            assert_eq!(is_gone(&answer(code, "", message)), gone, "{code} {message}");
+        }
+    }
+
+    /// INV-22: only an answer that the server gave on purpose says that nothing was created.
+    #[test]
+    fn failures_inside_the_server_leave_the_outcome_open() {
+        for (code, known) in [(400, true), (403, true), (409, true), (422, true), (429, true), (500, false), (504, false)] {
+            let outcome = refused(&answer(code, "", "m"));
+            let expected =
+                if known { CallOutcome::Failed("m".to_owned()) } else { CallOutcome::Unanswered("m".to_owned()) };
+            assert_eq!(outcome, expected, "{code}");
+        }
+        let broken = refused(&Error::Service("connection reset".into()));
+        assert_eq!(broken, CallOutcome::Unanswered("connection reset".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_call_is_waited_for_without_end() {
+        let error = bounded(std::future::pending::<Result<(), Error>>()).await.unwrap_err();
+        assert_eq!(text_of(&error), "no answer within 65s");
+    }
+}

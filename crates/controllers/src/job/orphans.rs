@@ -1,0 +1,83 @@
+//! Tracking finalizers that outlived their Job (JC section 3).
+//!
+//! A sync releases the pods of its own Job. What is left are pods whose Job is gone, and pods that lost their owner.
+
+use std::sync::Arc;
+
+use batch_plan::job::{Controller, PodView, Uid, is_orphan, patches};
+use kube::{Client, Error};
+use serde::Deserialize;
+
+use super::{calls, shared::Shared};
+use crate::runtime::{
+    Resource,
+    requests::{self, METADATA_ONLY},
+};
+
+/// A pod that nobody may be responsible for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Orphan {
+    pub(super) namespace: String,
+    pub(super) name: Arc<str>,
+    pub(super) uid: Uid,
+    /// The watch has shown that its Job is gone, so there is nothing to ask.
+    pub(super) job_is_gone: bool,
+}
+
+/// Releases a pod if it is an orphan (JC-304).
+pub(super) async fn release(client: &Client, shared: &Shared, orphan: &Orphan) -> Result<(), Error> {
+    if !orphan.job_is_gone {
+        match verdict(shared, &orphan.uid) {
+            Verdict::Leave => return Ok(()),
+            Verdict::Release => {}
+            // Pods and Jobs are two watches: a Job that is missing may just not have been shown yet. Upstream takes the
+            // cache's word for it.
+            Verdict::Ask(controller) if exists(client, &orphan.namespace, &controller).await? => return Ok(()),
+            Verdict::Ask(_) => {}
+        }
+    }
+    tracing::debug!(namespace = orphan.namespace, pod = &*orphan.name, "release an orphan");
+    let path = Resource::PODS.object(&orphan.namespace, &orphan.name);
+    match calls::patch(client, &path, &patches::release(&orphan.uid)).await {
+        Err(error) if !calls::is_gone(&error) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+enum Verdict {
+    Leave,
+    Release,
+    /// Its Job is not known; ask the server whether it is gone.
+    Ask(Controller),
+}
+
+fn verdict(shared: &Shared, uid: &Uid) -> Verdict {
+    let state = shared.state.lock();
+    // A Job has taken it, or it is gone.
+    let Some(pod) = state.ledger.stray_pod(uid) else { return Verdict::Leave };
+    let PodView { controller, .. } = pod;
+    let job = controller.as_ref().and_then(|controller| state.jobs.get(&controller.uid));
+    match controller {
+        _ if !is_orphan(pod, job.map(|entry| &*entry.job), &shared.settings) => Verdict::Leave,
+        Some(controller) if job.is_none() => Verdict::Ask(controller.clone()),
+        _ => Verdict::Release,
+    }
+}
+
+/// Whether the very Job that a pod names is there.
+async fn exists(client: &Client, namespace: &str, controller: &Controller) -> Result<bool, Error> {
+    #[derive(Deserialize)]
+    struct Found {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        uid: Uid,
+    }
+    let path = Resource::JOBS.object(namespace, &controller.name);
+    match requests::get_as::<Found>(client, &path, METADATA_ONLY).await {
+        Ok(found) => Ok(found.metadata.uid == controller.uid),
+        Err(error) if requests::is_not_found(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}

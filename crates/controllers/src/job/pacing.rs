@@ -1,0 +1,114 @@
+//! How soon a Job is looked at after news about it.
+//!
+//! Upstream waits a second after every pod event, so that one sync serves many of them (JC-106, `SyncJobBatchPeriod`). Here
+//! the first news after a calm moment is acted upon at once; only what follows is gathered, for a moment that grows with
+//! the effort a sync takes and never exceeds that period. There is nothing to gather when no pod of the Job is active any
+//! more, or when a good share of a full sync's work is waiting already.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The shortest time between the end of a sync and the next one: what pods that were started together need to report
+/// that they ended together.
+const GATHER_MIN: Duration = Duration::from_millis(20);
+
+/// How urgent news is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum News {
+    /// About pods or the status: may be gathered.
+    Soon,
+    /// About the spec: acted upon at once (JC-201, JC-204).
+    Now,
+}
+
+/// The rhythm of one Job's syncs.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    running: bool,
+    /// What came in while a sync was running.
+    pending: Option<News>,
+    /// When the last sync ended, and how long it took.
+    last: Option<(Instant, Duration)>,
+}
+
+impl Pace {
+    /// There is news. Says after what delay to queue the Job; `None` if the running sync will see to it at its end.
+    pub(super) fn notice(
+        &mut self,
+        news: News,
+        gathers: bool,
+        batch_period: Duration,
+        now: Instant,
+    ) -> Option<Duration> {
+        if self.running {
+            self.pending = self.pending.max(Some(news));
+            return None;
+        }
+        Some(match (news, self.last) {
+            (News::Soon, Some((ended, took))) if gathers => {
+                let gather = (took / 2).max(GATHER_MIN).min(batch_period);
+                (ended + gather).saturating_duration_since(now)
+            }
+            _ => Duration::ZERO,
+        })
+    }
+
+    pub(super) fn begin(&mut self) {
+        self.running = true;
+        self.pending = None;
+    }
+
+    /// A sync has ended; the answer is the news that came in meanwhile.
+    pub(super) fn end(&mut self, took: Duration, now: Instant) -> Option<News> {
+        self.running = false;
+        self.last = Some((now, took));
+        self.pending.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn the_first_news_is_acted_upon_at_once_and_what_follows_is_gathered() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let soon = |pace: &mut Pace, at: Duration| pace.notice(News::Soon, true, SECOND, start + at);
+        assert_eq!(soon(&mut pace, Duration::ZERO), Some(Duration::ZERO));
+        pace.begin();
+        assert_eq!(pace.end(5 * MS, start), None);
+        assert_eq!(soon(&mut pace, 4 * MS), Some(16 * MS), "shortly after a sync");
+        assert_eq!(soon(&mut pace, 20 * MS), Some(Duration::ZERO), "after a calm moment");
+        assert_eq!(pace.notice(News::Soon, false, SECOND, start + 4 * MS), Some(Duration::ZERO), "nothing to gather");
+        assert_eq!(pace.notice(News::Now, true, SECOND, start + 4 * MS), Some(Duration::ZERO), "a new spec");
+    }
+
+    #[test]
+    fn gathering_grows_with_the_effort_up_to_the_batch_period() {
+        let start = Instant::now();
+        for (took, period, expected) in [(MS, SECOND, 20 * MS), (200 * MS, SECOND, 100 * MS), (9 * SECOND, SECOND, SECOND)]
+            .into_iter()
+            .chain([(MS, Duration::ZERO, Duration::ZERO)])
+        {
+            let mut pace = Pace::default();
+            pace.begin();
+            pace.end(took, start);
+            assert_eq!(pace.notice(News::Soon, true, period, start), Some(expected));
+        }
+    }
+
+    #[test]
+    fn news_during_a_sync_waits_for_its_end() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        pace.begin();
+        assert_eq!(pace.notice(News::Now, true, SECOND, now), None);
+        assert_eq!(pace.notice(News::Soon, true, SECOND, now), None);
+        assert_eq!(pace.end(MS, now), Some(News::Now));
+        pace.begin();
+        assert_eq!(pace.end(MS, now), None);
+    }
+}

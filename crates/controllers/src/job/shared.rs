@@ -1,0 +1,195 @@
+//! What the watches and the workers share: every Job, the ledger of pods, and the queues.
+//!
+//! One lock protects all of it. It is held for single events and for planning, never across a call.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use batch_plan::job::{
+    CallOutcome, Ledger, Plan, PodAction, PodRef, ReleaseOutcome, Settings, Snapshot, Uid, plan,
+};
+use k8s_openapi::api::batch::v1::Job;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::{
+    metrics::JobMetrics,
+    orphans::Orphan,
+    pacing::{News, Pace},
+};
+use crate::runtime::{Environment, Metrics, WorkQueue};
+
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) environment: Environment,
+    pub(super) metrics: JobMetrics,
+    pub(super) jobs: WorkQueue<Uid>,
+    pub(super) orphans: WorkQueue<Orphan>,
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) ledger: Ledger,
+    pub(super) jobs: HashMap<Uid, Entry>,
+}
+
+/// What is remembered of a Job besides its pods.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// The newest state that the watch or the answer to a write has shown.
+    pub(super) job: Arc<Job>,
+    pace: Pace,
+    /// The newest version of a pod that we wrote and the next plan must have seen (JC-411).
+    pods_written: u64,
+    /// How many pods were last created without a refusal: the size of the next first batch.
+    created: usize,
+    /// Status writes in a row that met another writer.
+    pub(super) conflicts: u32,
+    /// Whether the log says that the Job is not ours.
+    pub(super) told_skip: bool,
+}
+
+impl Entry {
+    pub(super) fn new(job: Job) -> Self {
+        Self { job: job.into(), pace: Pace::default(), pods_written: 0, created: 0, conflicts: 0, told_skip: false }
+    }
+}
+
+/// How a sync begins.
+#[derive(Debug)]
+pub(super) enum Beginning {
+    /// The Job is gone.
+    Gone,
+    /// The cache does not show our own writes yet (JC-412).
+    Stale { read: u64, written: u64 },
+    Planned(Arc<Job>, Plan),
+}
+
+impl Shared {
+    pub(super) fn new(
+        settings: Settings,
+        environment: Environment,
+        metrics: &Metrics,
+        jobs: WorkQueue<Uid>,
+        orphans: WorkQueue<Orphan>,
+    ) -> Self {
+        let state = State { ledger: Ledger::new(settings.gates), jobs: HashMap::new() };
+        Self { settings, environment, metrics: JobMetrics::new(metrics), jobs, orphans, state: Mutex::new(state) }
+    }
+
+    /// Plans for a Job. `pods_read` is how far the cache of pods has come.
+    pub(super) fn begin(&self, uid: &Uid, pods_read: u64) -> Beginning {
+        let mut state = self.state.lock();
+        let State { ledger, jobs } = &mut *state;
+        let (Some(entry), Some(tally)) = (jobs.get_mut(uid), ledger.tally(uid)) else { return Beginning::Gone };
+        entry.pace.begin();
+        if entry.pods_written > pods_read {
+            return Beginning::Stale { read: pods_read, written: entry.pods_written };
+        }
+        entry.pods_written = 0;
+        // Upstream starts every round of creations with a single pod. Where the last round went through there is no need
+        // to find out again whether pods are refused.
+        let batch = self.settings.slow_start_batch.max(entry.created);
+        let settings = Settings { slow_start_batch: batch, ..self.settings.clone() };
+        let now = self.environment.now();
+        let plan = plan(&Snapshot { job: &entry.job, tally, now, settings: &settings });
+        Beginning::Planned(entry.job.clone(), plan)
+    }
+
+    /// A sync has ended.
+    pub(super) fn end(&self, uid: &Uid, took: Duration) {
+        let mut state = self.state.lock();
+        let news = state.jobs.get_mut(uid).and_then(|entry| entry.pace.end(took, Instant::now()));
+        if let Some(news) = news {
+            self.notice(&mut state, uid, news);
+        }
+    }
+
+    /// There is news about a Job: queue it, soon or at once.
+    pub(super) fn notice(&self, state: &mut State, uid: &Uid, news: News) {
+        let State { ledger, jobs } = state;
+        let (Some(entry), Some(tally)) = (jobs.get_mut(uid), ledger.tally(uid)) else { return };
+        let gathers = !tally.is_quiet() && tally.ended() < self.settings.uncounted_pods_max / 2;
+        let delay = entry.pace.notice(news, gathers, self.settings.sync_batch_period, Instant::now());
+        if let Some(delay) = delay {
+            self.jobs.add_after(uid.clone(), delay);
+        }
+    }
+
+    /// Shows the ledger the newest state of a Job.
+    pub(super) fn observe(&self, state: &mut State, uid: &Uid) {
+        let State { ledger, jobs } = state;
+        if let Some(entry) = jobs.get(uid) {
+            ledger.observe_job(&entry.job, self.environment.now());
+        }
+    }
+
+    /// The answer to a status write: the next plan need not wait for the watch to show it.
+    pub(super) fn wrote_job(&self, uid: &Uid, job: Job) -> Arc<Job> {
+        let mut state = self.state.lock();
+        // A Job that is gone must not come back.
+        let Some(entry) = state.jobs.get_mut(uid) else { return job.into() };
+        entry.conflicts = 0;
+        if version_of(&job) <= version_of(&entry.job) {
+            return job.into();
+        }
+        entry.job = job.into();
+        let job = entry.job.clone();
+        self.observe(&mut state, uid);
+        self.notice(&mut state, uid, News::Soon);
+        job
+    }
+
+    /// A status write met another writer; says how often that happened in a row.
+    pub(super) fn met_conflict(&self, uid: &Uid) -> u32 {
+        let mut state = self.state.lock();
+        let Some(entry) = state.jobs.get_mut(uid) else { return 0 };
+        entry.conflicts = entry.conflicts.saturating_add(1);
+        entry.conflicts
+    }
+
+    /// Pods got another owner; the next plan must have seen that.
+    pub(super) fn wrote_pods(&self, uid: &Uid, version: u64) {
+        if let Some(entry) = self.state.lock().jobs.get_mut(uid) {
+            entry.pods_written = entry.pods_written.max(version);
+        }
+    }
+
+    pub(super) fn note_action(&self, uid: &Uid, action: &PodAction, outcomes: &[CallOutcome]) {
+        let now = self.environment.now();
+        let mut state = self.state.lock();
+        if let Some(tally) = state.ledger.tally_mut(uid) {
+            tally.note_action(action, outcomes, now);
+        }
+        if let (PodAction::Create { pods, .. }, Some(entry)) = (action, state.jobs.get_mut(uid)) {
+            let all_done = outcomes.iter().all(|outcome| *outcome == CallOutcome::Done);
+            entry.created = if all_done { entry.created.max(pods.len()) } else { 0 };
+        }
+    }
+
+    pub(super) fn note_release(&self, uid: &Uid, pods: &[PodRef], outcome: &ReleaseOutcome) {
+        if let Some(tally) = self.state.lock().ledger.tally_mut(uid) {
+            tally.note_release(pods, outcome);
+        }
+    }
+
+    pub(super) fn note_finished(&self, uid: &Uid) {
+        if let Some(tally) = self.state.lock().ledger.tally_mut(uid) {
+            tally.note_finished();
+        }
+    }
+
+    /// Whether the log has to say that a Job is left alone: once is enough.
+    pub(super) fn first_skip(&self, uid: &Uid) -> bool {
+        self.state.lock().jobs.get_mut(uid).is_some_and(|entry| !std::mem::replace(&mut entry.told_skip, true))
+    }
+}
+
+pub(super) fn uid_of(job: &Job) -> Uid {
+    Uid::new(job.metadata.uid.as_deref().unwrap_or(""))
+}
+
+/// 0 if it is not a number; such versions cannot be compared (JC-412).
+pub(super) fn version_of(job: &Job) -> u64 {
+    job.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
+}

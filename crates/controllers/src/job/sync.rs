@@ -1,0 +1,275 @@
+//! One sync of a Job: plan, act on pods, put ended ones on record, release them, count them (JC sections 5 and 13).
+//!
+//! The plan says what and in which order; a crash between any two calls is safe (JC-1316). A sync does a bounded slice of
+//! work; if more is left, the Job goes to the end of the queue so that others get their turn (INV-29).
+
+use std::{sync::Arc, time::Duration};
+
+use batch_plan::job::{Act, CallOutcome, Claims, Event, EventKind, Plan, PodRef, Skip, SyncAction, Uid};
+use k8s_openapi::{
+    api::batch::v1::{Job, JobSpec, JobStatus},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{Client, Error};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use super::{
+    calls::{self, ClaimError, bounded, name_of, namespace_of, text_of},
+    shared::{Beginning, Shared},
+};
+use crate::runtime::{EventType, ObjectRef, Progress, Recorder, Resource, requests};
+
+/// So many status writes in a row that meet another writer are no accident.
+const CONFLICTS_SUSPICIOUS: u32 = 4;
+
+/// Syncs Jobs, whichever worker asks.
+pub(super) struct Syncer {
+    client: Client,
+    recorder: Recorder,
+    shared: Arc<Shared>,
+    /// How far the cache of pods has come.
+    pods: Progress,
+}
+
+/// Why a sync has to be repeated. The texts are upstream's (JC section 23).
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SyncError {
+    #[error("read version: {read} is not as new as written version: {written} for group resource pods")]
+    Stale { read: u64, written: u64 },
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    #[error("{0}")]
+    Create(String),
+    #[error("unable to delete pods: {0}")]
+    Delete(String),
+    #[error("tracking status: adding uncounted pods to status: {}", text_of(.0))]
+    AddUncounted(Error),
+    #[error("tracking status: removing tracking finalizer: {0}")]
+    RemoveFinalizer(String),
+    #[error("tracking status: removing uncounted pods from status: {}", text_of(.0))]
+    RemoveUncounted(Error),
+}
+
+impl SyncError {
+    /// Another writer was faster; the next sync sees what it wrote.
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::AddUncounted(error) | Self::RemoveUncounted(error) if requests::is_conflict(error))
+    }
+}
+
+impl Syncer {
+    pub(super) fn new(client: Client, recorder: Recorder, shared: Arc<Shared>, pods: Progress) -> Self {
+        Self { client, recorder, shared, pods }
+    }
+
+    /// Brings one Job further.
+    pub(super) async fn sync(&self, uid: &Uid) -> Result<(), SyncError> {
+        let started = Instant::now();
+        let outcome = match self.shared.begin(uid, self.pods.resource_version()) {
+            Beginning::Gone => return Ok(()),
+            Beginning::Stale { read, written } => {
+                self.shared.metrics.stale_pods();
+                Err(SyncError::Stale { read, written })
+            }
+            Beginning::Planned(job, plan) => {
+                let outcome = self.carry_out(uid, &job, plan, started).await;
+                if let Err(error) = &outcome {
+                    self.report(uid, &job, error);
+                }
+                outcome
+            }
+        };
+        self.shared.end(uid, started.elapsed());
+        outcome
+    }
+
+    async fn carry_out(&self, uid: &Uid, job: &Arc<Job>, plan: Plan, started: Instant) -> Result<(), SyncError> {
+        let (label, outcome) = match plan {
+            Plan::Skip(skip) => {
+                self.skip(uid, job, skip);
+                return Ok(());
+            }
+            Plan::Release(pods) => return self.release_leftovers(uid, job, &pods).await,
+            Plan::Claim(claims) => (SyncAction::Reconciling, self.claim(uid, job, &claims).await),
+            Plan::Act(act) => (act.label, self.act(uid, job, act).await),
+        };
+        let elapsed = started.elapsed();
+        self.shared.metrics.synced(job, label, outcome.is_ok(), elapsed);
+        tracing::debug!(namespace = namespace_of(job), job = name_of(job), ?elapsed, "Finished syncing job");
+        outcome.map(|wake_after| {
+            if let Some(wake_after) = wake_after {
+                self.shared.jobs.add_after(uid.clone(), wake_after);
+            }
+        })
+    }
+
+    /// JC-504, JC-505.
+    fn skip(&self, uid: &Uid, job: &Job, skip: Skip) {
+        let (namespace, name) = (namespace_of(job), name_of(job));
+        match skip {
+            Skip::ManagedBy(controller) if controller.is_empty() => {}
+            Skip::ManagedBy(controller) => {
+                if self.shared.first_skip(uid) {
+                    let message = "Skip syncing the job as it is managed by an external controller";
+                    tracing::info!(namespace, job = name, %uid, controller_name = controller, "{message}");
+                }
+            }
+            Skip::Finished => {}
+            Skip::FinishedUnseen => {
+                let message =
+                    "Skip syncing the job as its marked finished but the corresponding update event is not yet received";
+                tracing::debug!(namespace, job = name, %uid, "{message}");
+            }
+            Skip::UnknownCompletionMode(event) => self.emit(job, &[event]),
+        }
+    }
+
+    /// Pods that were still tracked when their Job finished (INV-13).
+    async fn release_leftovers(&self, uid: &Uid, job: &Job, pods: &[PodRef]) -> Result<(), SyncError> {
+        let outcome = calls::release(&self.client, namespace_of(job), pods).await;
+        self.shared.note_release(uid, pods, &outcome);
+        match outcome.failed.into_values().next() {
+            Some(error) => Err(SyncError::RemoveFinalizer(error)),
+            None => {
+                self.shared.jobs.add(uid.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// The watch shows the pods with their new owner and brings the next sync.
+    async fn claim(&self, uid: &Uid, job: &Job, claims: &Claims) -> Result<Option<Duration>, SyncError> {
+        let version = calls::claim(&self.client, job, claims).await?;
+        self.shared.wrote_pods(uid, version);
+        Ok(None)
+    }
+
+    /// The three steps of a sync. The answer is when to look again, whatever happens until then.
+    async fn act(&self, uid: &Uid, job: &Arc<Job>, act: Box<Act>) -> Result<Option<Duration>, SyncError> {
+        let creates = act.label == SyncAction::PodsCreated;
+        let outcomes = calls::perform(&self.client, job, &act.action).await;
+        self.shared.note_action(uid, &act.action, &outcomes);
+        let failed_call = outcomes.iter().find_map(CallOutcome::error).map(str::to_owned);
+        let record = act.record(&outcomes);
+        self.emit(job, &record.events);
+
+        let mut job = job.clone();
+        if let Some(status) = &record.status {
+            match self.write_status(uid, &job, status).await.map_err(SyncError::AddUncounted)? {
+                Some(written) => job = written,
+                None => return Ok(None),
+            }
+        }
+        self.shared.metrics.count(&record.metrics);
+        let wake_after = record.wake_after;
+        let outcome = calls::release(&self.client, namespace_of(&job), &record.release).await;
+        self.shared.note_release(uid, &record.release, &outcome);
+
+        let close = record.close(&outcome);
+        if let Some(status) = &close.status {
+            if self.write_status(uid, &job, status).await.map_err(SyncError::RemoveUncounted)?.is_none() {
+                return Ok(None);
+            }
+            if close.finished {
+                self.shared.note_finished(uid);
+            }
+            self.emit(&job, &close.events);
+            self.shared.metrics.count(&close.metrics);
+        }
+        if let Some(error) = outcome.failed.into_values().next() {
+            return Err(SyncError::RemoveFinalizer(error));
+        }
+        match failed_call {
+            Some(error) if creates => Err(SyncError::Create(error)),
+            Some(error) => Err(SyncError::Delete(error)),
+            None => Ok(wake_after),
+        }
+    }
+
+    /// PUT of a Job's status; the version makes a stale copy fail (JC-110). `None` if the Job is gone.
+    async fn write_status(&self, uid: &Uid, job: &Job, status: &JobStatus) -> Result<Option<Arc<Job>>, Error> {
+        let path = Resource::JOBS.subresource(namespace_of(job), name_of(job), "status");
+        let body = StatusUpdate {
+            api_version: "batch/v1",
+            kind: "Job",
+            metadata: &job.metadata,
+            spec: job.spec.as_ref(),
+            status,
+        };
+        let written: Written = match bounded(requests::replace(&self.client, &path, &body)).await {
+            Ok(written) => written,
+            Err(error) if requests::is_not_found(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // The version proves that nothing else has changed.
+        let resource_version = Some(written.metadata.resource_version);
+        let job = Job {
+            metadata: ObjectMeta { resource_version, ..job.metadata.clone() },
+            spec: job.spec.clone(),
+            status: Some(written.status),
+        };
+        Ok(Some(self.shared.wrote_job(uid, job)))
+    }
+
+    fn emit(&self, job: &Job, events: &[Event]) {
+        if events.is_empty() {
+            return;
+        }
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let object = ObjectRef {
+            api_version: "batch/v1".to_owned(),
+            kind: "Job".to_owned(),
+            namespace: text(&job.metadata.namespace),
+            name: text(&job.metadata.name),
+            uid: text(&job.metadata.uid),
+            resource_version: text(&job.metadata.resource_version),
+        };
+        for Event { kind, reason, message } in events {
+            let kind = match kind {
+                EventKind::Normal => EventType::Normal,
+                EventKind::Warning => EventType::Warning,
+            };
+            self.recorder.event(&object, kind, reason, message.as_ref());
+        }
+    }
+
+    fn report(&self, uid: &Uid, job: &Job, error: &SyncError) {
+        let (namespace, name) = (namespace_of(job), name_of(job));
+        if !error.is_conflict() {
+            tracing::warn!(namespace, job = name, %error, "syncing job");
+            return;
+        }
+        if self.shared.met_conflict(uid) < CONFLICTS_SUSPICIOUS {
+            tracing::debug!(namespace, job = name, %error, "syncing job");
+        } else {
+            let message = "syncing job: another writer keeps changing it; is a second Job controller running?";
+            tracing::warn!(namespace, job = name, %error, "{message}");
+        }
+    }
+}
+
+/// The body of a status write: the whole object, because `/status` takes labels and annotations from it too.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StatusUpdate<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: &'a ObjectMeta,
+    spec: Option<&'a JobSpec>,
+    status: &'a JobStatus,
+}
+
+/// What a status write changes.
+#[derive(Deserialize)]
+struct Written {
+    metadata: WrittenMetadata,
+    #[serde(default)]
+    status: JobStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenMetadata {
+    resource_version: String,
+}

@@ -1,0 +1,67 @@
+//! What can be chosen about a node that runs processes.
+
+use std::ffi::OsString;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use crate::logs::Bounds;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The Node's name.
+    pub name: String,
+    /// Where pods, logs and the nursery's memory are kept. Only this node may use it.
+    pub directory: PathBuf,
+    /// How to start the nursery: program and arguments, to which the directory is added.
+    pub nursery_command: Vec<OsString>,
+    /// The address that pods and node share.
+    pub address: IpAddr,
+    /// Environment that processes have before the pod says anything.
+    pub environment: Vec<(String, String)>,
+    pub capacity: Capacity,
+    pub log: Bounds,
+}
+
+/// What the scheduler may give away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    pub cpu_millis: i64,
+    pub memory_bytes: i64,
+    pub pods: i64,
+}
+
+impl Capacity {
+    /// What this machine has. The number of pods is a thousand, not a kubelet's 110: processes are cheaper than
+    /// containers.
+    pub fn of_machine() -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Self {
+            cpu_millis: i64::try_from(cpus).unwrap_or(1) * 1000,
+            memory_bytes: memory_total(),
+            pods: 1000,
+        }
+    }
+}
+
+fn memory_total() -> i64 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    info.lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<i64>().ok())
+        .map_or(1 << 30, |kib| kib * 1024)
+}
+
+impl Options {
+    /// For the program that is running, which must understand [`crate::nursery::SUBCOMMAND`].
+    pub fn new(name: &str, directory: PathBuf) -> std::io::Result<Self> {
+        let program = std::env::current_exe()?;
+        Ok(Self {
+            name: name.to_owned(),
+            directory,
+            nursery_command: vec![program.into(), crate::nursery::SUBCOMMAND.into()],
+            address: IpAddr::from([127, 0, 0, 1]),
+            environment: Vec::new(),
+            capacity: Capacity::of_machine(),
+            log: Bounds::default(),
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! The Node object and its Lease (PL-136).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::calls::{self, Answer};
+use super::options::Capacity;
+use crate::nursery::protocol::Abilities;
+
+/// As kubelets do: a lease of 40 seconds, renewed every 10.
+pub(crate) const LEASE_SECONDS: i64 = 40;
+pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Tells what runs pods here, for people and for node selectors.
+pub(crate) const RUNTIME_LABEL: &str = "tally.dev/runtime";
+
+/// What is said about a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Description {
+    pub(crate) name: String,
+    pub(crate) address: String,
+    pub(crate) capacity: Capacity,
+    /// `process` or `simulated`.
+    pub(crate) runtime: &'static str,
+    pub(crate) abilities: Abilities,
+}
+
+/// Makes or updates the Node and takes its Lease. Errors are the text of what went wrong.
+pub(crate) async fn register(client: &Client, description: &Description) -> Result<(), String> {
+    let path = format!("/api/v1/nodes/{}", description.name);
+    match calls::create(client, "/api/v1/nodes", &node(description)).await {
+        Answer::Done => {}
+        // It exists from an earlier run: labels are ours to keep up to date.
+        Answer::Gone => {
+            let patch = json!({"metadata": {"labels": labels(description)}});
+            done(calls::merge_patch(client, &path, &patch).await)?;
+        }
+        Answer::Failed(reason) => return Err(reason),
+    }
+    let status = json!({"status": status(description, Timestamp::now())});
+    done(calls::merge_patch(client, &format!("{path}/status"), &status).await)?;
+    renew(client, &description.name).await
+}
+
+/// Renews the Lease, or makes it.
+pub(crate) async fn renew(client: &Client, name: &str) -> Result<(), String> {
+    let spec = json!({
+        "holderIdentity": name,
+        "leaseDurationSeconds": LEASE_SECONDS,
+        "renewTime": micro_time(Timestamp::now()),
+    });
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    match calls::merge_patch(client, &format!("{leases}/{name}"), &json!({"spec": spec})).await {
+        Answer::Gone => {
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": name, "namespace": "kube-node-lease"},
+                "spec": spec,
+            });
+            done(calls::create(client, leases, &lease).await)
+        }
+        answer => done(answer),
+    }
+}
+
+fn done(answer: Answer) -> Result<(), String> {
+    match answer {
+        Answer::Done => Ok(()),
+        Answer::Gone => Err("somebody else changed it at the same time".to_owned()),
+        Answer::Failed(reason) => Err(reason),
+    }
+}
+
+fn labels(description: &Description) -> Value {
+    json!({
+        "kubernetes.io/hostname": description.name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": architecture(),
+        RUNTIME_LABEL: description.runtime,
+    })
+}
+
+fn node(description: &Description) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": description.name, "labels": labels(description)},
+    })
+}
+
+fn status(description: &Description, now: Timestamp) -> Value {
+    let Capacity { cpu_millis, memory_bytes, pods } = description.capacity;
+    let resources = json!({
+        "cpu": format!("{cpu_millis}m"),
+        "memory": format!("{}Ki", memory_bytes / 1024),
+        "pods": pods.to_string(),
+    });
+    json!({
+        "capacity": resources,
+        "allocatable": resources,
+        "addresses": [
+            {"type": "InternalIP", "address": description.address},
+            {"type": "Hostname", "address": description.name},
+        ],
+        "conditions": conditions(description, now),
+        "nodeInfo": {
+            "machineID": "", "systemUUID": "", "bootID": "", "osImage": "", "kubeProxyVersion": "",
+            "kernelVersion": kernel_version(),
+            "containerRuntimeVersion": format!("tally-{}://{}", description.runtime, env!("CARGO_PKG_VERSION")),
+            "kubeletVersion": concat!("tally-", env!("CARGO_PKG_VERSION")),
+            "operatingSystem": "linux",
+            "architecture": architecture(),
+        },
+    })
+}
+
+fn conditions(description: &Description, now: Timestamp) -> Value {
+    let time = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
+    let condition = |kind: &str, status: bool, reason: &str, message: &str| {
+        json!({
+            "type": kind,
+            "status": if status { "True" } else { "False" },
+            "reason": reason,
+            "message": message,
+            "lastHeartbeatTime": time,
+            "lastTransitionTime": time,
+        })
+    };
+    let ready = match description.runtime {
+        "simulated" => "pods are simulated: nothing is executed",
+        _ => "pods run as processes of this machine; images are not used",
+    };
+    let mut conditions = vec![condition("Ready", true, "KubeletReady", ready)];
+    if description.runtime == "process" {
+        let Abilities { mounts, limits, users } = description.abilities;
+        let offers = [
+            ("ContainerImages", false, "NotUsed", "containers need a `command`; `image` is not pulled or executed"),
+            if mounts {
+                ("VolumeMounts", true, "MountNamespaces", "volumes are mounted in a namespace of the container")
+            } else {
+                ("VolumeMounts", false, "NotPermitted", "needs root or user namespaces; pods that mount are rejected")
+            },
+            if limits {
+                ("ResourceLimits", true, "ControlGroups", "limits of cpu and memory are enforced")
+            } else {
+                ("ResourceLimits", false, "NoControlGroups", "needs writable control groups (v2); limits do nothing")
+            },
+            if users {
+                ("RunAsUser", true, "Root", "pods may run as any user")
+            } else {
+                ("RunAsUser", false, "NotRoot", "pods run as the node's own user; others are rejected")
+            },
+        ];
+        let offers = offers.into_iter().map(|(kind, status, reason, message)| {
+            condition(&format!("tally.dev/{kind}"), status, reason, message)
+        });
+        conditions.extend(offers);
+    }
+    conditions.into()
+}
+
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn kernel_version() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
+}
+
+fn micro_time(now: Timestamp) -> String {
+    let micros = Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now);
+    jiff::fmt::temporal::DateTimePrinter::new().precision(Some(6)).timestamp_to_string(&micros)
+}

@@ -1,0 +1,113 @@
+//! When the status of a pod is sent: changes that come together go together, and only what differs is sent.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// A change waits this long for others to join it. A process that starts and ends within it costs one write instead of
+/// two. The end of a pod does not wait.
+const GATHER: Duration = Duration::from_millis(20);
+const RETRY_INITIAL: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+#[derive(Debug, Default)]
+pub(super) struct StatusState {
+    /// Something may differ from what was sent, since this moment.
+    touched_at: Option<Duration>,
+    is_sending: bool,
+    /// Of the status that was last begun to be sent.
+    sent_hash: Option<u64>,
+    not_before: Option<Duration>,
+    failures: u32,
+}
+
+impl StatusState {
+    pub(super) fn touch(&mut self, now: Duration) {
+        self.touched_at.get_or_insert(now);
+    }
+
+    pub(super) fn is_due(&self, now: Duration, has_ended: bool) -> bool {
+        let Some(touched_at) = self.touched_at else { return false };
+        let gathered = has_ended || now >= touched_at + GATHER;
+        !self.is_sending && gathered && self.not_before.is_none_or(|at| now >= at)
+    }
+
+    /// When [`Self::is_due`] may become true.
+    pub(super) fn wake(&self) -> Option<Duration> {
+        let touched_at = self.touched_at.filter(|_| !self.is_sending)?;
+        Some((touched_at + GATHER).max(self.not_before.unwrap_or_default()))
+    }
+
+    /// False: this is what was sent before.
+    pub(super) fn begin(&mut self, patch: &Value) -> bool {
+        self.touched_at = None;
+        let mut hasher = DefaultHasher::new();
+        patch.hash(&mut hasher);
+        let hash = Some(hasher.finish());
+        if self.sent_hash == hash {
+            return false;
+        }
+        self.sent_hash = hash;
+        self.is_sending = true;
+        true
+    }
+
+    pub(super) fn sent(&mut self) {
+        self.is_sending = false;
+        self.not_before = None;
+        self.failures = 0;
+    }
+
+    pub(super) fn failed(&mut self, now: Duration) {
+        self.is_sending = false;
+        self.sent_hash = None;
+        self.touch(now);
+        self.not_before = Some(now + (RETRY_INITIAL * 2_u32.pow(self.failures.min(6))).min(RETRY_MAX));
+        self.failures = self.failures.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const START: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn changes_gather_but_an_end_does_not_wait() {
+        let mut state = StatusState::default();
+        assert!(!state.is_due(START, true), "nothing happened");
+        state.touch(START);
+        assert!(!state.is_due(START, false));
+        assert!(state.is_due(START, true));
+        assert_eq!(state.wake(), Some(START + GATHER));
+        assert!(state.is_due(START + GATHER, false));
+    }
+
+    #[test]
+    fn the_same_status_is_not_sent_twice() {
+        let mut state = StatusState::default();
+        state.touch(START);
+        assert!(state.begin(&json!({"a": 1})));
+        state.touch(START);
+        assert!(!state.is_due(START + GATHER, true), "one at a time");
+        state.sent();
+        assert!(!state.begin(&json!({"a": 1})));
+        assert!(state.begin(&json!({"a": 2})));
+    }
+
+    #[test]
+    fn failures_are_tried_again_more_and_more_slowly() {
+        let mut state = StatusState::default();
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            assert!(state.begin(&json!(1)), "what failed was not sent");
+            state.failed(START);
+            waits.push(state.wake().unwrap().saturating_sub(START).as_millis());
+        }
+        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+    }
+}

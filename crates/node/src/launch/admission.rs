@@ -1,0 +1,125 @@
+//! Pods that this node cannot run are refused when they arrive, with a reason that says what to do (PL-22).
+
+use crate::nursery::protocol::Abilities;
+use crate::pod::{Container, PodSpec};
+
+/// Why a pod is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rejection {
+    pub(crate) reason: &'static str,
+    pub(crate) text: String,
+}
+
+/// Can the process runtime run this pod?
+pub(crate) fn check(spec: &PodSpec, abilities: Abilities) -> Result<(), Rejection> {
+    let containers = || spec.init_containers.iter().chain(&spec.containers);
+    if let Some(container) = containers().find(|container| container.command.is_empty()) {
+        let text = format!(
+            "container \"{}\" has no command; this node runs commands of its own machine and does not use images, so \
+             set `command`",
+            container.name
+        );
+        return Err(Rejection { reason: "CommandRequired", text });
+    }
+    let volumes = || spec.volumes.iter().filter(|volume| !volume.is_api_access());
+    if let Some((volume, kind)) = volumes().find_map(|volume| Some((volume, volume.unsupported_kind()?))) {
+        let text = format!("volume \"{}\" is of kind {kind}, which this node does not have", volume.name);
+        return Err(Rejection { reason: "UnsupportedVolume", text });
+    }
+    if !abilities.mounts
+        && let Some(container) = containers().find(|container| needs_mounts(container, spec))
+    {
+        let text = format!(
+            "container \"{}\" mounts volumes, which on this machine needs root or user namespaces",
+            container.name
+        );
+        return Err(Rejection { reason: "MountsNotPermitted", text });
+    }
+    containers().try_for_each(|container| check_user(container, spec, abilities))
+}
+
+/// Volumes that admission added to every pod do not count.
+pub(crate) fn needs_mounts(container: &Container, spec: &PodSpec) -> bool {
+    container.volume_mounts.iter().any(|mount| {
+        !spec.volumes.iter().any(|volume| volume.name == mount.name && volume.is_api_access())
+    })
+}
+
+/// The user and group a container asks for.
+pub(crate) fn user_of(container: &Container, spec: &PodSpec) -> (Option<i64>, Option<i64>) {
+    let own = container.security_context.as_deref();
+    let pod = spec.security_context.as_deref();
+    let user = own.and_then(|it| it.run_as_user).or_else(|| pod?.run_as_user);
+    let group = own.and_then(|it| it.run_as_group).or_else(|| pod?.run_as_group);
+    (user, group)
+}
+
+fn check_user(container: &Container, spec: &PodSpec, abilities: Abilities) -> Result<(), Rejection> {
+    let (user, group) = user_of(container, spec);
+    let own_user = i64::from(rustix::process::geteuid().as_raw());
+    let own_group = i64::from(rustix::process::getegid().as_raw());
+    let differs = user.is_some_and(|user| user != own_user) || group.is_some_and(|group| group != own_group);
+    if differs && !abilities.users {
+        let text = format!(
+            "container \"{}\" wants to run as another user or group, which needs the node to run as root",
+            container.name
+        );
+        return Err(Rejection { reason: "RunAsUserNotPermitted", text });
+    }
+    let non_root = container
+        .security_context
+        .as_deref()
+        .and_then(|it| it.run_as_non_root)
+        .or_else(|| spec.security_context.as_deref()?.run_as_non_root);
+    if non_root == Some(true) && user.unwrap_or(own_user) == 0 {
+        let text = format!("container \"{}\" has runAsNonRoot and would run as root", container.name);
+        return Err(Rejection { reason: "RunAsNonRoot", text });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const ALL: Abilities = Abilities { mounts: true, limits: true, users: true };
+
+    fn reason(spec: Value, abilities: Abilities) -> Option<&'static str> {
+        check(&serde_json::from_value(spec).unwrap(), abilities).err().map(|rejection| rejection.reason)
+    }
+
+    #[test]
+    fn what_cannot_run_is_refused_at_once() {
+        let runs = json!({"name": "c", "command": ["true"]});
+        let none = Abilities::default();
+        let volume = json!([{"name": "v", "emptyDir": {}}]);
+        let mounting = json!({"name": "c", "command": ["true"], "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
+        let token = json!([{"name": "kube-api-access-1", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]);
+        let with_token =
+            json!({"name": "c", "command": ["true"], "volumeMounts": [{"name": "kube-api-access-1", "mountPath": "/t"}]});
+        for (spec, abilities, expected) in [
+            (json!({"containers": [runs]}), none, None),
+            (json!({"containers": [{"name": "c", "args": ["x"]}]}), ALL, Some("CommandRequired")),
+            (json!({"initContainers": [{"name": "i"}], "containers": [runs]}), ALL, Some("CommandRequired")),
+            (json!({"containers": [runs], "volumes": [{"name": "n", "nfs": {}}]}), ALL, Some("UnsupportedVolume")),
+            (json!({"containers": [mounting], "volumes": volume}), none, Some("MountsNotPermitted")),
+            (json!({"containers": [mounting], "volumes": volume}), ALL, None),
+            (json!({"containers": [with_token], "volumes": token}), none, None),
+            (
+                json!({"containers": [runs], "securityContext": {"runAsUser": 12345}}),
+                none,
+                Some("RunAsUserNotPermitted"),
+            ),
+            (json!({"containers": [runs], "securityContext": {"runAsUser": 12345}}), ALL, None),
+            (
+                json!({"containers": [runs], "securityContext": {"runAsUser": 0, "runAsNonRoot": true}}),
+                ALL,
+                Some("RunAsNonRoot"),
+            ),
+        ] {
+            assert_eq!(reason(spec.clone(), abilities), expected, "{spec}");
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! From a container's spec to the process to start: command, environment, volumes, limits.
+
+pub(crate) mod admission;
+pub(crate) mod downward;
+pub(crate) mod environment;
+mod expansion;
+pub(crate) mod sources;
+pub(crate) mod volumes;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use api_schema::Quantity;
+
+use self::downward::{Allocatable, PodFacts};
+use self::environment::Environment;
+use self::sources::Sources;
+use crate::logs::Bounds;
+use crate::nursery::Layout;
+use crate::nursery::protocol::{InstanceId, Launch, Limits, Mount};
+use crate::pod::{Container, PodSpec};
+
+/// Where containers leave a last message unless they say otherwise.
+const DEFAULT_MESSAGE_PATH: &str = "/dev/termination-log";
+
+/// What a process is made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inputs<'a> {
+    pub(crate) facts: &'a PodFacts,
+    pub(crate) spec: &'a PodSpec,
+    pub(crate) container: &'a Container,
+    pub(crate) allocatable: &'a Allocatable,
+    pub(crate) base: &'a [(String, String)],
+    pub(crate) layout: &'a Layout,
+    pub(crate) log: Bounds,
+    pub(crate) attempt: u32,
+    pub(crate) can_mount: bool,
+}
+
+impl<'a> Inputs<'a> {
+    fn environment(&self) -> environment::Inputs<'a> {
+        let Self { facts, spec, container, allocatable, base, .. } = *self;
+        environment::Inputs { facts, spec, container, allocatable, base }
+    }
+}
+
+/// Can the launch be made without asking the API?
+pub(crate) fn is_self_contained(container: &Container) -> bool {
+    !environment::needs_sources(container)
+}
+
+/// The process to start, or what is missing.
+pub(crate) async fn launch(inputs: Inputs<'_>, sources: &Sources) -> Result<Launch, String> {
+    let environment = environment::environment(inputs.environment(), sources).await?;
+    finish(inputs, environment)
+}
+
+/// The same for containers that refer to nothing in the API.
+pub(crate) fn launch_self_contained(inputs: Inputs<'_>) -> Result<Launch, String> {
+    let environment = environment::environment_without_sources(inputs.environment())?;
+    finish(inputs, environment)
+}
+
+fn finish(inputs: Inputs<'_>, environment: Environment) -> Result<Launch, String> {
+    let Inputs { container, spec, facts, .. } = inputs;
+    let command: Vec<String> =
+        container.command.iter().chain(&container.args).map(|text| environment.expand(text)).collect();
+    let mut mounts = mounts(inputs, &environment)?;
+    let termination_message = message_file(inputs, &command, &mut mounts)?;
+    let (user, group) = admission::user_of(container, spec);
+    let number = |id: Option<i64>| id.and_then(|id| u32::try_from(id).ok());
+    Ok(Launch {
+        id: InstanceId {
+            pod: facts.uid.clone(),
+            container: container.name.clone(),
+            attempt: inputs.attempt,
+        },
+        command,
+        directory: container.working_dir.as_deref().filter(|path| !path.is_empty()).map(PathBuf::from),
+        log: inputs.log,
+        wants_log_tail: container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
+        user: differs(number(user), rustix::process::geteuid().as_raw()),
+        group: differs(number(group), rustix::process::getegid().as_raw()),
+        hostname: environment::hostname(spec, &facts.name),
+        mounts,
+        termination_message,
+        limits: limits(container),
+        environment: environment.into_variables(),
+    })
+}
+
+fn differs(wanted: Option<u32>, own: u32) -> Option<u32> {
+    wanted.filter(|wanted| *wanted != own)
+}
+
+fn mounts(inputs: Inputs<'_>, environment: &Environment) -> Result<Vec<Mount>, String> {
+    let volumes = volumes_directory(inputs.layout, &inputs.facts.uid);
+    let mut mounts = Vec::new();
+    for mount in &inputs.container.volume_mounts {
+        let Some(volume) = inputs.spec.volumes.iter().find(|volume| volume.name == mount.name) else {
+            return Err(format!("volume \"{}\" not found", mount.name));
+        };
+        if volume.is_api_access() {
+            continue;
+        }
+        let sub_path = match (&mount.sub_path_expr, &mount.sub_path) {
+            (Some(expression), _) if !expression.is_empty() => Some(environment.expand(expression)),
+            (_, Some(path)) if !path.is_empty() => Some(path.clone()),
+            _ => None,
+        };
+        let source = volumes::source_path(&volumes, volume);
+        let sub_path = match sub_path {
+            Some(path) if is_writable(volume) => {
+                make_sub_path(&source, &path)?;
+                Some(PathBuf::from(path))
+            }
+            // The present version of the files, which this mount keeps (PL-116).
+            Some(path) => fs::read_link(source.join("..data")).ok().map(|version| version.join(path)),
+            None => None,
+        };
+        mounts.push(Mount {
+            source,
+            sub_path,
+            target: PathBuf::from(&mount.mount_path),
+            read_only: mount.read_only == Some(true) || !is_writable(volume),
+        });
+    }
+    Ok(mounts)
+}
+
+pub(crate) fn volumes_directory(layout: &Layout, uid: &str) -> PathBuf {
+    layout.pod(uid).join("volumes")
+}
+
+fn is_writable(volume: &crate::pod::Volume) -> bool {
+    volume.empty_dir.is_some() || volume.host_path.is_some()
+}
+
+/// A directory that a subPath names is made if it is missing, without following links in the volume.
+fn make_sub_path(source: &Path, sub_path: &str) -> Result<(), String> {
+    use std::path::Component;
+    let mut path = source.to_owned();
+    for part in Path::new(sub_path).components() {
+        let Component::Normal(name) = part else { return Err(format!("subPath \"{sub_path}\" leaves its volume")) };
+        path.push(name);
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_symlink() => return Err(format!("subPath \"{sub_path}\" contains a symlink")),
+            Ok(_) => {}
+            Err(_) => fs::create_dir(&path).map_err(|error| format!("make subPath \"{sub_path}\": {error}"))?,
+        }
+    }
+    Ok(())
+}
+
+/// A file for the container's last words, if it can be given one (PL-56). It needs a mount namespace, which costs a
+/// millisecond; a container that asks for nothing else gets one only if its command names the path.
+fn message_file(inputs: Inputs<'_>, command: &[String], mounts: &mut Vec<Mount>) -> Result<Option<PathBuf>, String> {
+    let path = inputs.container.termination_message_path.as_deref().filter(|path| !path.is_empty());
+    let path = path.unwrap_or(DEFAULT_MESSAGE_PATH);
+    let is_wanted = !mounts.is_empty() || path != DEFAULT_MESSAGE_PATH || command.iter().any(|word| word.contains(path));
+    if !is_wanted || !inputs.can_mount || !path.starts_with('/') {
+        return Ok(None);
+    }
+    let directory = inputs.layout.pod(&inputs.facts.uid).join("messages");
+    let file = directory.join(format!("{}.{}", inputs.container.name, inputs.attempt));
+    let made = fs::create_dir_all(&directory).and_then(|()| fs::write(&file, b"")).and_then(|()| {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666))
+    });
+    made.map_err(|error| format!("make a file for the termination message: {error}"))?;
+    mounts.push(Mount { source: file.clone(), sub_path: None, target: PathBuf::from(path), read_only: false });
+    Ok(Some(file))
+}
+
+fn limits(container: &Container) -> Limits {
+    let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+    let get = |name: &str| limits.and_then(|limits| Quantity::parse(&limits.get(name)?.0).ok());
+    Limits {
+        memory_bytes: get("memory").and_then(|amount| u64::try_from(amount.value()).ok()).filter(|bytes| *bytes > 0),
+        cpu_millis: get("cpu").and_then(|amount| u64::try_from(amount.milli_value()).ok()).filter(|it| *it > 0),
+        pids: None,
+    }
+}

@@ -1,0 +1,334 @@
+//! Volumes of a pod, put in place below the pod's own directory (PL-114 to PL-119).
+//!
+//! Where a container sees them is the business of its mount namespace; see `nursery::isolation`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Component, Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{
+    DownwardAPIVolumeFile, HostPathVolumeSource, KeyToPath, ProjectedVolumeSource, VolumeProjection,
+};
+
+use super::downward::{self, Allocatable, PodFacts};
+use super::sources::{Kind, Missing, Sources};
+use crate::pod::{Container, PodSpec, Volume};
+
+/// Volumes with this prefix, made of a token, are added to every pod by admission.
+const API_ACCESS_PREFIX: &str = "kube-api-access-";
+
+/// Files keep this mode unless the volume says otherwise.
+const DEFAULT_MODE: i32 = 0o644;
+
+impl Volume {
+    /// The API credentials that admission adds to pods. Processes of this machine are not given them: the node has no
+    /// tokens to give, and the paths would collide between pods without mount namespaces.
+    pub(crate) fn is_api_access(&self) -> bool {
+        self.name.starts_with(API_ACCESS_PREFIX)
+            && self.projected.as_ref().is_some_and(|projected| {
+                projected.sources.iter().flatten().any(|source| source.service_account_token.is_some())
+            })
+    }
+
+    /// What kind it is, if this node does not have it.
+    pub(crate) fn unsupported_kind(&self) -> Option<&str> {
+        self.other.keys().next().map(String::as_str)
+    }
+}
+
+/// What volumes are made from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Inputs<'a> {
+    pub(crate) facts: &'a PodFacts,
+    pub(crate) spec: &'a PodSpec,
+    pub(crate) allocatable: &'a Allocatable,
+}
+
+/// Files to be in a volume: path below it, content, mode.
+type Files = BTreeMap<PathBuf, (Vec<u8>, i32)>;
+
+/// Puts all volumes of a pod below `directory`. The error is the text of a `FailedMount` event.
+pub(crate) async fn prepare(directory: &Path, inputs: Inputs<'_>, sources: &Sources) -> Result<(), String> {
+    for volume in inputs.spec.volumes.iter().filter(|volume| !volume.is_api_access()) {
+        prepare_one(directory, volume, inputs, sources)
+            .await
+            .map_err(|reason| format!("MountVolume.SetUp failed for volume \"{}\" : {reason}", volume.name))?;
+    }
+    Ok(())
+}
+
+async fn prepare_one(
+    directory: &Path,
+    volume: &Volume,
+    inputs: Inputs<'_>,
+    sources: &Sources,
+) -> Result<(), String> {
+    if let Some(host_path) = &volume.host_path {
+        return check_host_path(host_path);
+    }
+    let own = directory.join(&volume.name);
+    let group = inputs.spec.security_context.as_ref().and_then(|context| context.fs_group);
+    if volume.empty_dir.is_some() {
+        return empty_directory(&own, group).map_err(|error| error.to_string());
+    }
+    let mut files = Files::new();
+    if let Some(map) = &volume.config_map {
+        let reference = Reference { kind: Kind::ConfigMap, name: &map.name, optional: map.optional };
+        add_entries(&mut files, reference, map.items.as_deref(), map.default_mode, inputs, sources).await?;
+    } else if let Some(secret) = &volume.secret {
+        let name = secret.secret_name.as_deref().unwrap_or_default();
+        let reference = Reference { kind: Kind::Secret, name, optional: secret.optional };
+        add_entries(&mut files, reference, secret.items.as_deref(), secret.default_mode, inputs, sources).await?;
+    } else if let Some(source) = &volume.downward_api {
+        add_downward(&mut files, source.items.iter().flatten(), source.default_mode, inputs)?;
+    } else if let Some(projected) = &volume.projected {
+        add_projected(&mut files, projected, inputs, sources).await?;
+    } else {
+        let kind = volume.unsupported_kind().unwrap_or("unknown");
+        return Err(format!("this node has no volumes of kind {kind}"));
+    }
+    write_files(&own, &files).map_err(|error| error.to_string())
+}
+
+/// Where the content of a volume is.
+pub(crate) fn source_path(directory: &Path, volume: &Volume) -> PathBuf {
+    match &volume.host_path {
+        Some(host_path) => PathBuf::from(&host_path.path),
+        None => directory.join(&volume.name),
+    }
+}
+
+fn empty_directory(own: &Path, group: Option<i64>) -> io::Result<()> {
+    fs::create_dir_all(own)?;
+    let mut mode = 0o777;
+    if let Some(group) = group.and_then(|group| u32::try_from(group).ok()) {
+        std::os::unix::fs::chown(own, None, Some(group))?;
+        mode = 0o2777;
+    }
+    fs::set_permissions(own, Permissions::from_mode(mode))
+}
+
+fn check_host_path(source: &HostPathVolumeSource) -> Result<(), String> {
+    let path = Path::new(&source.path);
+    let kind = source.type_.as_deref().unwrap_or_default();
+    let created = match kind {
+        "DirectoryOrCreate" if !path.exists() => fs::create_dir_all(path),
+        "FileOrCreate" if !path.exists() => fs::File::create_new(path).map(drop),
+        _ => Ok(()),
+    };
+    created.map_err(|error| format!("hostPath {}: {error}", source.path))?;
+    let found = fs::metadata(path).map_err(|error| format!("hostPath {}: {error}", source.path))?;
+    use std::os::unix::fs::FileTypeExt as _;
+    let file_type = found.file_type();
+    let fits = match kind {
+        "Directory" | "DirectoryOrCreate" => found.is_dir(),
+        "File" | "FileOrCreate" => found.is_file(),
+        "Socket" => file_type.is_socket(),
+        "CharDevice" => file_type.is_char_device(),
+        "BlockDevice" => file_type.is_block_device(),
+        _ => true,
+    };
+    if fits { Ok(()) } else { Err(format!("hostPath type check failed: {} is not a {kind}", source.path)) }
+}
+
+#[derive(Clone, Copy)]
+struct Reference<'a> {
+    kind: Kind,
+    name: &'a str,
+    optional: Option<bool>,
+}
+
+async fn add_entries(
+    files: &mut Files,
+    reference: Reference<'_>,
+    items: Option<&[KeyToPath]>,
+    mode: Option<i32>,
+    inputs: Inputs<'_>,
+    sources: &Sources,
+) -> Result<(), String> {
+    let optional = reference.optional == Some(true);
+    let content = match sources.get(reference.kind, &inputs.facts.namespace, reference.name).await {
+        Ok(content) => content,
+        Err(Missing::NotFound(_)) if optional => return Ok(()),
+        Err(missing) => return Err(missing.into_message()),
+    };
+    let mode = mode.unwrap_or(DEFAULT_MODE);
+    let Some(items) = items else {
+        for (key, value) in &content.entries {
+            add(files, key, value.clone(), mode)?;
+        }
+        return Ok(());
+    };
+    for item in items {
+        match content.entries.get(&item.key) {
+            Some(value) => add(files, &item.path, value.clone(), item.mode.unwrap_or(mode))?,
+            None if optional => {}
+            None => {
+                return Err(match reference.kind {
+                    Kind::ConfigMap => format!("configmap references non-existent config key: {}", item.key),
+                    Kind::Secret => format!("references non-existent secret key: {}", item.key),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add_downward<'a>(
+    files: &mut Files,
+    items: impl Iterator<Item = &'a DownwardAPIVolumeFile>,
+    mode: Option<i32>,
+    inputs: Inputs<'_>,
+) -> Result<(), String> {
+    for item in items {
+        let value = match (&item.field_ref, &item.resource_field_ref) {
+            (Some(selector), _) => downward::field(inputs.facts, selector)?,
+            (None, Some(selector)) => {
+                downward::resource(inputs.spec, &Container::default(), selector, inputs.allocatable)?
+            }
+            (None, None) => continue,
+        };
+        add(files, &item.path, value.into_bytes(), item.mode.or(mode).unwrap_or(DEFAULT_MODE))?;
+    }
+    Ok(())
+}
+
+async fn add_projected(
+    files: &mut Files,
+    projected: &ProjectedVolumeSource,
+    inputs: Inputs<'_>,
+    sources: &Sources,
+) -> Result<(), String> {
+    let mode = projected.default_mode;
+    for VolumeProjection { config_map, secret, downward_api, service_account_token, .. } in
+        projected.sources.iter().flatten()
+    {
+        if let Some(map) = config_map {
+            let reference = Reference { kind: Kind::ConfigMap, name: &map.name, optional: map.optional };
+            add_entries(files, reference, map.items.as_deref(), mode, inputs, sources).await?;
+        }
+        if let Some(secret) = secret {
+            let reference = Reference { kind: Kind::Secret, name: &secret.name, optional: secret.optional };
+            add_entries(files, reference, secret.items.as_deref(), mode, inputs, sources).await?;
+        }
+        if let Some(downward) = downward_api {
+            add_downward(files, downward.items.iter().flatten(), mode, inputs)?;
+        }
+        if service_account_token.is_some() {
+            return Err("this node has no service account tokens".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// The API checks paths; a file outside its volume would be worse than a second check (INV-52).
+fn add(files: &mut Files, path: &str, content: Vec<u8>, mode: i32) -> Result<(), String> {
+    let path = PathBuf::from(path);
+    let is_safe = path.components().all(|part| matches!(part, Component::Normal(_))) && path.components().count() > 0;
+    if !is_safe {
+        return Err(format!("the path {path:?} leaves its volume"));
+    }
+    files.insert(path, (content, mode));
+    Ok(())
+}
+
+/// Writes all files at once: they are links through `..data` to a directory that is switched atomically (PL-115).
+fn write_files(own: &Path, files: &Files) -> io::Result<()> {
+    fs::create_dir_all(own)?;
+    fs::set_permissions(own, Permissions::from_mode(0o755))?;
+    let data = own.join("..data");
+    let current = fs::read_link(&data).ok();
+    let next = if current.as_deref() == Some(Path::new("..0")) { "..1" } else { "..0" };
+    let target = own.join(next);
+    if target.exists() {
+        fs::remove_dir_all(&target)?;
+    }
+    fs::create_dir(&target)?;
+    fs::set_permissions(&target, Permissions::from_mode(0o755))?;
+    for (path, (content, mode)) in files {
+        let file = target.join(path);
+        if let Some(parent) = file.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(&file, content)?;
+        fs::set_permissions(&file, Permissions::from_mode(u32::try_from(*mode).unwrap_or(0o644) & 0o777))?;
+    }
+    let fresh = own.join("..data_tmp");
+    let _ = fs::remove_file(&fresh);
+    symlink(next, &fresh)?;
+    fs::rename(&fresh, &data)?;
+    for name in files.keys().filter_map(|path| path.components().next()) {
+        let link = own.join(name);
+        if fs::symlink_metadata(&link).is_err() {
+            symlink(Path::new("..data").join(name), &link)?;
+        }
+    }
+    if let Some(old) = current.filter(|old| old != Path::new(next)) {
+        fs::remove_dir_all(own.join(old))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn files(list: &[(&str, &str, i32)]) -> Files {
+        let mut files = Files::new();
+        for (path, content, mode) in list {
+            add(&mut files, path, content.as_bytes().to_vec(), *mode).unwrap();
+        }
+        files
+    }
+
+    #[test]
+    fn files_are_written_and_switched_as_a_whole() {
+        let directory = TempDir::new().unwrap();
+        let own = directory.path().join("v");
+        write_files(&own, &files(&[("a", "1", 0o644), ("d/e", "2", 0o400)])).unwrap();
+        assert_eq!(fs::read_to_string(own.join("a")).unwrap(), "1");
+        assert_eq!(fs::read_to_string(own.join("d/e")).unwrap(), "2");
+        assert_eq!(fs::metadata(own.join("d/e")).unwrap().permissions().mode() & 0o777, 0o400);
+        write_files(&own, &files(&[("a", "3", 0o644)])).unwrap();
+        assert_eq!(fs::read_to_string(own.join("a")).unwrap(), "3");
+        assert!(!own.join("..0").exists(), "the old directory is gone");
+    }
+
+    #[test]
+    fn paths_that_leave_the_volume_are_refused() {
+        for path in ["..", "../x", "/x", "a/../../b", ""] {
+            assert!(add(&mut Files::new(), path, Vec::new(), 0).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn host_paths_are_checked_against_their_type() {
+        let directory = TempDir::new().unwrap();
+        let path = |name: &str| directory.path().join(name).display().to_string();
+        let check = |name: &str, kind: &str| {
+            check_host_path(&HostPathVolumeSource { path: path(name), type_: Some(kind.to_owned()) })
+        };
+        assert!(check("d", "Directory").is_err());
+        assert_eq!(check("d", "DirectoryOrCreate"), Ok(()));
+        assert_eq!(check("d", "Directory"), Ok(()));
+        assert!(check("d", "File").is_err());
+        assert_eq!(check("f", "FileOrCreate"), Ok(()));
+        assert_eq!(check("f", ""), Ok(()));
+        assert!(check("f", "Socket").is_err());
+    }
+
+    #[test]
+    fn the_token_that_admission_adds_is_recognised() {
+        let volume = |value: serde_json::Value| serde_json::from_value::<Volume>(value).unwrap();
+        let token = json!({"sources": [{"serviceAccountToken": {"path": "token"}}]});
+        assert!(volume(json!({"name": "kube-api-access-x", "projected": token})).is_api_access());
+        assert!(!volume(json!({"name": "mine", "projected": token})).is_api_access());
+        assert!(!volume(json!({"name": "kube-api-access-x", "emptyDir": {}})).is_api_access());
+        assert_eq!(volume(json!({"name": "v", "nfs": {"server": "s"}})).unsupported_kind(), Some("nfs"));
+    }
+}
