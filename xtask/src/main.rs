@@ -3,6 +3,7 @@
 //! Nothing here is tested code of the product; what needs a running server or a Kubernetes client is a program of the
 //! `testkit` crate or a script in `e2e/`, and this crate builds, sets up, runs and counts.
 
+mod behaviour;
 mod bench;
 mod conformance;
 mod counts;
@@ -45,6 +46,12 @@ enum Command {
         #[arg(long, value_name = "GLOB")]
         only: Vec<String>,
     },
+    /// What real Kubernetes' controllers did with Jobs, against `tally controller`.
+    Behaviour {
+        /// Only scenarios whose AREA/NAME matches.
+        #[arg(long, value_name = "GLOB")]
+        only: Vec<String>,
+    },
     /// Kill -9 under write load, again and again.
     Soak {
         #[arg(long, default_value_t = 200)]
@@ -76,6 +83,7 @@ fn run(command: Command) -> Result<bool> {
         Command::E2e { only } => e2e::run(only.as_deref())?,
         Command::Conformance { only } if only.is_empty() => conformance::run()?,
         Command::Conformance { only } => conformance::show(&only)?,
+        Command::Behaviour { only } => behaviour::run(&only)?,
         Command::Soak { rounds, seed } => soak::run(rounds, seed)?,
         Command::Bench => bench::run()?,
     })

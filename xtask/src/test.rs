@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::counts::Counts;
 use crate::project::{self, Profile, cargo};
 use crate::stage::{Outcome, Stages, counted};
-use crate::{conformance, e2e, setup, soak};
+use crate::{behaviour, conformance, e2e, setup, soak};
 
 /// Enough kills to notice a broken promise, few enough for every change; `cargo xtask soak` does more.
 const SOAK_ROUNDS: u32 = 8;
@@ -34,6 +34,7 @@ pub(crate) fn run() -> Result<bool> {
         None => Ok(Outcome::Skipped("the set-up failed".to_owned())),
     });
     stages.run("conformance", || if built { conformance::against_server() } else { needs_build() });
+    stages.run("behaviour", || if built { behaviour::against_controllers(&[]) } else { needs_build() });
     stages.run("soak", || if built { soak::rounds_of(Profile::Debug, SOAK_ROUNDS, None) } else { needs_build() });
     println!("{}", stages.summary());
     Ok(stages.passed())

@@ -77,7 +77,7 @@ fn accepted(call: &Call, aggregates: bool) -> Result<Form, Status> {
     match negotiate::accept(&call.headers, Offer::Object) {
         Err(status) => Err(status),
         // A known transformation that discovery does not have.
-        Ok(Representation { view: View::Whole, encoding }) => Ok(Form::Legacy(encoding)),
+        Ok(Representation { view: View::Whole, .. }) => Ok(Form::Legacy(Encoding::Json)),
         Ok(_) => Err(Status::not_acceptable(
             "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
         )),

@@ -16,6 +16,7 @@ const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kuber
 pub enum Encoding {
     Json,
     Yaml,
+    Protobuf,
 }
 
 /// What an object is turned into first.
@@ -90,15 +91,11 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Representation, Statu
         let encoding = match clause.media_type.as_str() {
             JSON | "*/*" => Encoding::Json,
             YAML => Encoding::Yaml,
-            // Known, but answers are JSON for now: the clause is passed over and the next one tried (AS-23).
-            PROTOBUF => {
-                knows_type = true;
-                continue;
-            }
+            PROTOBUF => Encoding::Protobuf,
             _ => continue,
         };
         knows_type = true;
-        if let Some(view) = view_of(clause) {
+        if let Some(view) = view_of(clause).filter(|view| is_writable(encoding, *view)) {
             return Ok(Representation { encoding, view });
         }
     }
@@ -107,10 +104,15 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Representation, Statu
 
 fn accept_stream(clauses: &[Clause]) -> Result<Representation, Status> {
     for clause in clauses {
-        let streams = matches!(clause.media_type.as_str(), JSON | "*/*")
-            && clause.parameter("stream").is_none_or(|stream| stream == "watch");
-        if let (true, Some(view)) = (streams, view_of(clause)) {
-            return Ok(Representation { encoding: Encoding::Json, view });
+        let encoding = match clause.media_type.as_str() {
+            JSON | "*/*" => Encoding::Json,
+            PROTOBUF => Encoding::Protobuf,
+            _ => continue,
+        };
+        let streams = clause.parameter("stream").is_none_or(|stream| stream == "watch");
+        let view = view_of(clause).filter(|view| is_writable(encoding, *view));
+        if let (true, Some(view)) = (streams, view) {
+            return Ok(Representation { encoding, view });
         }
     }
     let knows_type = clauses.iter().any(|clause| matches!(clause.media_type.as_str(), JSON | YAML | PROTOBUF | "*/*"));
@@ -119,6 +121,16 @@ fn accept_stream(clauses: &[Clause]) -> Result<Representation, Status> {
     } else {
         Err(refuse(false, Offer::List))
     }
+}
+
+/// Tables hold cells of any type and exist in JSON and YAML only.
+fn is_writable(encoding: Encoding, view: View) -> bool {
+    !(encoding == Encoding::Protobuf && matches!(view, View::Table(_)))
+}
+
+/// The encoding of a refusal that comes before anything was agreed on.
+pub fn encoding_of_refusal(headers: &HeaderMap) -> Encoding {
+    accept(headers, Offer::Object).map_or(Encoding::Json, |agreed| agreed.encoding)
 }
 
 fn refuse(knows_type: bool, offer: Offer) -> Status {
@@ -242,11 +254,15 @@ mod tests {
     }
 
     #[test]
-    fn typed_go_clients_fall_through_to_json() {
+    fn typed_go_clients_get_protobuf_but_no_tables_in_it() {
         let headers = accepting("application/vnd.kubernetes.protobuf,application/json");
-        assert_eq!(accept(&headers, Offer::Object).unwrap(), Representation::JSON);
+        assert_eq!(accept(&headers, Offer::Object).unwrap().encoding, Encoding::Protobuf);
         let headers = accepting("application/vnd.kubernetes.protobuf, */*");
-        assert_eq!(accept(&headers, Offer::Watch).unwrap(), Representation::JSON);
+        assert_eq!(accept(&headers, Offer::Watch).unwrap().encoding, Encoding::Protobuf);
+        let headers = accepting(
+            "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json;as=Table;g=meta.k8s.io;v=v1",
+        );
+        assert_eq!(accept(&headers, Offer::List).unwrap().encoding, Encoding::Json);
     }
 
     #[test]

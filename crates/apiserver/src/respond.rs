@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use api_schema::json;
+use api_schema::{json, protobuf, registry};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use crate::{
     attributes,
     body::ResponseBody,
     environment::Environment,
-    negotiate::{Encoding, MetaVersion, Representation, View},
+    negotiate::{self, Encoding, MetaVersion, Representation, View},
     query::Query,
     resources::Resource,
     status::Status,
@@ -94,7 +94,7 @@ fn write(
     let Representation { encoding, view } = manner.representation;
     let code = answer.code;
     let value = match answer.content {
-        Content::Stream(body) => return Ok(raw(code, "application/json", body)),
+        Content::Stream(body) => return Ok(raw(code, stream_type(encoding), body)),
         Content::Text(body) => return Ok(raw(code, "text/plain", body)),
         Content::Plain(value) => value,
         Content::Object { resource, document } => match (view, document) {
@@ -288,6 +288,11 @@ pub fn value_response(code: u16, value: &Value, encoding: Encoding, indented: bo
             }
             raw(code, "application/json", bytes.into())
         }
+        Encoding::Protobuf => match protobuf_bytes(value) {
+            Some(bytes) => raw(code, negotiate::PROTOBUF, bytes.into()),
+            // Only documents that upstream does not write in protobuf either.
+            None => value_response(code, value, Encoding::Json, indented),
+        },
         Encoding::Yaml => match serde_saphyr::to_string(value) {
             Ok(text) => raw(code, "application/yaml", text.into_bytes().into()),
             Err(error) => {
@@ -295,6 +300,20 @@ pub fn value_response(code: u16, value: &Value, encoding: Encoding, indented: bo
                 value_response(500, &status.to_value(), Encoding::Json, false)
             }
         },
+    }
+}
+
+/// An object, list or Status in its protobuf envelope; `None` for what has no schema.
+pub fn protobuf_bytes(value: &Value) -> Option<Vec<u8>> {
+    let (api_version, kind) = (value["apiVersion"].as_str()?, value["kind"].as_str()?);
+    let ty = registry().kind(api_version, kind)?;
+    Some(protobuf::encode(ty, value, api_version, kind))
+}
+
+fn stream_type(encoding: Encoding) -> &'static str {
+    match encoding {
+        Encoding::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        _ => "application/json",
     }
 }
 

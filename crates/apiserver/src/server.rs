@@ -137,6 +137,7 @@ impl ApiServer {
     async fn answer(&self, mut call: Call, path: &str, in_process: bool) -> Response<ResponseBody> {
         let environment = &self.state.environment;
         let mut manner = Manner::of(&call.headers, &call.query, environment);
+        manner.representation.encoding = negotiate::encoding_of_refusal(&call.headers);
         if call.query.dropped > 0 {
             tracing::warn!(path, dropped = call.query.dropped, "query parameters that cannot be decoded were ignored");
         }

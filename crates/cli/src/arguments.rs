@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use batch_types::gates::Gates;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use crate::controller::Controller;
 use crate::parts::{Controllers, NodeKind};
+use crate::running::JobFlags;
 
 /// The Kubernetes Job API on one machine, in one small binary.
 #[derive(Debug, Parser)]
@@ -29,7 +31,9 @@ Exit codes:
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the API server in the foreground until Ctrl-C or SIGTERM.
-    Up(Up),
+    Up(Box<Up>),
+    /// Run Jobs of a Kubernetes cluster: those with `spec.managedBy: tally.dev/job-controller`, or all.
+    Controller(Box<Controller>),
     /// Print the version of tally and of the Kubernetes it behaves as.
     Version(Version),
 }
@@ -56,6 +60,8 @@ pub(crate) struct Up {
     /// TTLAfterFinished.
     #[arg(long, value_name = "NAME=BOOL,…", default_value = "", hide_default_value = true)]
     pub(crate) feature_gates: Gates,
+    #[command(flatten)]
+    pub(crate) job: JobFlags,
 }
 
 #[derive(Debug, Args)]

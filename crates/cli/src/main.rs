@@ -3,11 +3,13 @@
 //! Data goes to stdout, everything else to stderr. Exit codes are in [`failure::Exit`].
 
 mod arguments;
+mod controller;
 mod environment;
 mod failure;
 mod kubeconfig;
 mod logging;
 mod parts;
+mod running;
 mod server;
 mod shutdown;
 mod up;
@@ -30,7 +32,8 @@ fn main() -> ExitCode {
     let environment = Environment::read();
     logging::start(arguments.verbose, &environment);
     let done = match arguments.command {
-        Command::Up(options) => up::run(options, &environment),
+        Command::Up(options) => up::run(*options, &environment),
+        Command::Controller(options) => controller::run(&options),
         Command::Version(options) => version::run(&options),
     };
     match done {

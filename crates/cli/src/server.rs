@@ -52,6 +52,11 @@ impl Server {
         self.address
     }
 
+    /// A client that calls this server without a network (design D1).
+    pub(crate) fn client(&self) -> kube::Client {
+        self.api.client()
+    }
+
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }

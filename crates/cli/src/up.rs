@@ -5,10 +5,15 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{self, Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
+use batch_plan::job::Manager;
 use batch_types::gates::Gates;
+use controllers::job;
+use controllers::namespace::Furnishing;
+use controllers::runtime::{Metrics, Shutdown};
 use rustix::fs::{Access, access};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime;
@@ -18,12 +23,13 @@ use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::kubeconfig;
 use crate::parts::{Available, Controllers, Parts};
+use crate::running::{CONTROLLERS, Choice, start};
 use crate::server::{KUBERNETES_VERSION, Server};
 use crate::shutdown::Signals;
 use crate::version::VERSION;
 
 /// The parts this version has.
-const AVAILABLE: Available = Available { controllers: &[], nodes: &[] };
+const AVAILABLE: Available = Available { controllers: &CONTROLLERS, nodes: &[] };
 
 /// After the server has drained, stray background work gets this long before the process ends without it.
 const RUNTIME_END: Duration = Duration::from_millis(200);
@@ -36,6 +42,7 @@ pub(crate) struct Settings {
     pub(crate) kubeconfig: PathBuf,
     pub(crate) gates: Gates,
     pub(crate) parts: Parts,
+    pub(crate) job: job::Options,
     /// The choice of parts was left to this version, and it has none.
     pub(crate) runs_nothing_yet: bool,
 }
@@ -66,7 +73,9 @@ fn settings(options: Up, environment: &Environment) -> Result<Settings, Failure>
         None => data.join("kubeconfig"),
     };
     let runs_nothing_yet = left_to_us && parts == Parts::NOTHING;
-    Ok(Settings { data, listen: options.listen, kubeconfig, gates: options.feature_gates, parts, runs_nothing_yet })
+    let gates = options.feature_gates;
+    let job = options.job.options(gates, Manager::BuiltIn);
+    Ok(Settings { data, listen: options.listen, kubeconfig, gates, parts, job, runs_nothing_yet })
 }
 
 async fn serve(settings: &Settings) -> Result<(), Failure> {
@@ -77,7 +86,31 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     kubeconfig::write(&settings.kubeconfig, server.address(), server.identity())?;
     tracing::info!(data = %settings.data.display(), parts = ?settings.parts, gates = ?settings.gates, "ready");
     announce(settings, server.address());
-    server.run(signals.first()).await
+    let shutdown = Shutdown::new();
+    let controllers = start(server.client(), Metrics::new(), choice(settings, &server), shutdown.clone(), || {});
+    let mut ended = Ok(());
+    // Controllers end before the server they talk to. One that dies takes the process along: the rest would go on
+    // accepting Jobs that nobody runs.
+    server
+        .run(async {
+            let mut all = pin!(controllers.ended());
+            tokio::select! {
+                outcome = &mut all => ended = outcome,
+                () = signals.first() => {
+                    shutdown.cancel();
+                    ended = all.await;
+                }
+            }
+        })
+        .await?;
+    ended.map_err(Failure::new)
+}
+
+fn choice(settings: &Settings, server: &Server) -> Choice {
+    // Nobody else makes these on one machine.
+    let root_ca = server.identity().authority.clone();
+    let furnishing = Furnishing { service_account: true, root_ca: Some(root_ca) };
+    Choice { controllers: settings.parts.controllers.clone(), job: settings.job.clone(), furnishing }
 }
 
 fn prepare_data_dir(data: &Path) -> Result<(), Failure> {

@@ -9,12 +9,16 @@
 //! Everything goes through a `kube::Client` (design D1); which node a pod runs on is the scheduler's business.
 
 mod agent;
+mod calls;
 mod launch;
 pub mod lifecycle;
 pub mod logs;
 mod moment;
 pub mod nursery;
 mod pod;
+mod registration;
+mod simulated;
 
 pub use agent::{Capacity, Error, Options, ProcessNode};
 pub use moment::{Clock, Moment};
+pub use simulated::{Behaviour, SimulatedNodes, SimulatedOptions};

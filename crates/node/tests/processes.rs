@@ -72,12 +72,8 @@ async fn output_can_be_read() {
 #[tokio::test(flavor = "multi_thread")]
 async fn environment_and_arguments_are_expanded() {
     let cluster = Cluster::start().await;
-    cluster
-        .create("configmaps", json!({"metadata": {"name": "m"}, "data": {"k": "from map"}}))
-        .await;
-    cluster
-        .create("secrets", json!({"metadata": {"name": "s"}, "stringData": {"k": "from secret", "ALL": "x"}}))
-        .await;
+    cluster.create("configmaps", json!({"metadata": {"name": "m"}, "data": {"k": "from map"}})).await;
+    cluster.create("secrets", json!({"metadata": {"name": "s"}, "stringData": {"k": "from secret", "ALL": "x"}})).await;
     let spec = json!({
         "restartPolicy": "Never",
         "containers": [{
@@ -106,7 +102,9 @@ async fn a_missing_config_map_is_waited_for() {
         json!([{"name": "V", "valueFrom": {"configMapKeyRef": {"name": "late", "key": "k"}}}]);
     cluster.create_pod("p", spec).await;
     let pod = cluster
-        .wait_for("p", |pod| pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CreateContainerConfigError")
+        .wait_for("p", |pod| {
+            pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+        })
         .await;
     let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"];
     assert_eq!(waiting["message"], "configmap \"late\" not found");
@@ -164,7 +162,9 @@ async fn volumes_are_where_the_container_expects_them() {
 async fn a_deleted_pod_gets_sigterm_and_ends_before_it_goes() {
     let cluster = Cluster::start().await;
     let mut watch = cluster.watch_pods().await;
-    cluster.create_pod("p", script("trap 'echo stopping; exit 0' TERM; echo ready; while :; do sleep 0.05; done")).await;
+    cluster
+        .create_pod("p", script("trap 'echo stopping; exit 0' TERM; echo ready; while :; do sleep 0.05; done"))
+        .await;
     until("the script is ready", || async { cluster.log("p").await == "ready\n" }).await;
     cluster.delete_pod("p", 30).await;
     cluster.wait_until_gone("p").await;
@@ -234,8 +234,7 @@ async fn probes_and_hooks_run_beside_the_container() {
     let ready = cluster.directory().join("ready");
     let stopped = cluster.directory().join("stopped");
     let mut spec = script("while :; do sleep 0.05; done");
-    spec["containers"][0]["readinessProbe"] =
-        json!({"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 1});
+    spec["containers"][0]["readinessProbe"] = json!({"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 1});
     spec["containers"][0]["lifecycle"] = json!({"preStop": {"exec": {"command": ["touch", stopped]}}});
     cluster.create_pod("p", spec).await;
     let is_ready = |pod: &Value, value: &str| {

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use api_schema::json as encoder;
+use api_schema::{json as encoder, protobuf};
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use serde_json::{Value, json};
@@ -17,9 +17,10 @@ use crate::{
     answer::{Answer, Content, IncludeObject, served},
     attributes::Attributes,
     body::ResponseBody,
-    negotiate::{MetaVersion, Representation, View},
+    negotiate::{Encoding, MetaVersion, Representation, View},
     options::{ListOptions, resource_version},
     resources::Resource,
+    respond,
     route::Target,
     selection::Selection,
     server::{ApiServer, Call},
@@ -141,7 +142,11 @@ impl Stream {
         loop {
             match std::mem::replace(&mut self.phase, Phase::Ended) {
                 Phase::Ended => return None,
-                Phase::Failing(status) => return Some(error_line(&status)),
+                Phase::Failing(status) => {
+                    let mut chunk = BytesMut::new();
+                    self.framing.frame("ERROR", &status.to_value(), &mut chunk);
+                    return Some(chunk.freeze());
+                }
                 Phase::Initial { items, revision } => {
                     if let Some(chunk) = self.initial(items, revision) {
                         return Some(chunk);
@@ -254,13 +259,6 @@ fn too_old(error: &ReadError) -> Status {
     }
 }
 
-fn error_line(status: &Status) -> Bytes {
-    let mut line = Vec::new();
-    encoder::encode(&json!({"type": "ERROR", "object": status.to_value()}), &mut line);
-    line.push(b'\n');
-    line.into()
-}
-
 fn put_line(kind: &str, object: &[u8], chunk: &mut BytesMut) {
     chunk.reserve(object.len() + 40);
     chunk.extend_from_slice(b"{\"type\":\"");
@@ -273,6 +271,7 @@ fn put_line(kind: &str, object: &[u8], chunk: &mut BytesMut) {
 /// How this watch writes objects.
 struct Framing {
     resource: &'static Resource,
+    encoding: Encoding,
     view: View,
     include: IncludeObject,
     server: ApiServer,
@@ -291,12 +290,13 @@ impl Framing {
             View::Table(_) => IncludeObject::parse(&call.query)?,
             _ => IncludeObject::Metadata,
         };
-        Ok(Self { resource, view: representation.view, include, server: server.clone(), columns_sent: false })
+        let Representation { encoding, view } = representation;
+        Ok(Self { resource, encoding, view, include, server: server.clone(), columns_sent: false })
     }
 
     /// Stored bytes go out as they are.
     fn is_common(&self) -> bool {
-        self.view == View::Whole && self.resource.conversion.is_none()
+        self.view == View::Whole && self.encoding == Encoding::Json && self.resource.conversion.is_none()
     }
 
     fn object(&mut self, kind: &str, stored: &Stored, chunk: &mut BytesMut) {
@@ -306,7 +306,7 @@ impl Framing {
         }
         match served(stored, self.resource) {
             Ok(object) => self.value(kind, &object, chunk),
-            Err(status) => chunk.extend_from_slice(&error_line(&status)),
+            Err(status) => self.frame("ERROR", &status.to_value(), chunk),
         }
     }
 
@@ -317,7 +317,7 @@ impl Framing {
                 object["metadata"]["resourceVersion"] = json!(revision.to_string());
                 self.value("DELETED", &object, chunk);
             }
-            Err(status) => chunk.extend_from_slice(&error_line(&status)),
+            Err(status) => self.frame("ERROR", &status.to_value(), chunk),
         }
     }
 
@@ -330,8 +330,19 @@ impl Framing {
                 views::table(self.resource, [object], views::metadata_of_one(object), form)
             }
         };
+        self.frame(kind, &shown, chunk);
+    }
+
+    /// One event in the encoding of this watch.
+    fn frame(&self, kind: &str, object: &Value, chunk: &mut BytesMut) {
+        if self.encoding == Encoding::Protobuf {
+            if let Some(object) = respond::protobuf_bytes(object) {
+                chunk.extend_from_slice(&protobuf::encode_watch_event(kind, &object));
+            }
+            return;
+        }
         let mut bytes = Vec::new();
-        encoder::encode(&shown, &mut bytes);
+        encoder::encode(object, &mut bytes);
         put_line(kind, &bytes, chunk);
     }
 
@@ -349,9 +360,7 @@ impl Framing {
         let object = canonical(self.resource, empty.clone()).unwrap_or(empty);
         if let View::Table(version) = self.view {
             let form = self.table_form(version);
-            let mut bytes = Vec::new();
-            encoder::encode(&views::bookmark_row(self.resource, &object, form), &mut bytes);
-            put_line("BOOKMARK", &bytes, chunk);
+            self.frame("BOOKMARK", &views::bookmark_row(self.resource, &object, form), chunk);
             return;
         }
         self.value("BOOKMARK", &object, chunk);

@@ -140,6 +140,8 @@ mod tests {
 
     use super::*;
 
+    static UTC: TimeZone = TimeZone::UTC;
+
     /// A Thursday.
     const T: &str = "2016-05-19T10:00:00Z";
     const MINUTE: i64 = 60;
@@ -151,7 +153,7 @@ mod tests {
     }
 
     fn times(schedule: &Schedule, since: i64, deadline: Option<i64>) -> Times<'_> {
-        Times { schedule, zone: &TimeZone::UTC, since: t(since), starting_deadline_seconds: deadline }
+        Times { schedule, zone: &UTC, since: t(since), starting_deadline_seconds: deadline }
     }
 
     /// A.5 and A.6: schedule, since, deadline, now; due time and whether many were missed. All relative to T.
@@ -227,7 +229,7 @@ mod tests {
         let schedule = parse("59 23 31 2 *").unwrap();
         assert_eq!(times(&schedule, 0, None).due(t(40 * DAY)), Err(NeverDue));
         assert_eq!(times(&schedule, 0, None).next(t(0)), None);
-        assert_eq!(next_runs(&schedule, &TimeZone::UTC, t(0)).next(), None);
+        assert_eq!(next_runs(&schedule, &UTC, t(0)).next(), None);
         assert_eq!(NeverDue.to_string(), "time difference between two schedules is less than 1 second");
     }
 
@@ -246,7 +248,7 @@ mod tests {
     fn runs_follow_the_wall_clock_through_both_changes_of_it() {
         let runs = |text, after: &str, count| -> Vec<String> {
             let schedule = parse_in_zone(text, Some("Europe/Rome")).unwrap();
-            let runs = next_runs(&schedule, &TimeZone::UTC, after.parse().unwrap());
+            let runs = next_runs(&schedule, &UTC, after.parse().unwrap());
             runs.take(count).map(|run| run.to_string()).collect()
         };
         // 02:30 does not exist on 27 March 2016 and exists twice on 30 October (CJ-47).
@@ -285,8 +287,8 @@ mod tests {
             let schedule = parse_in_zone(&text, Some(zone)).unwrap();
             let since = Timestamp::from_second(since).unwrap();
             let now = since + SignedDuration::from_secs(gap);
-            let walk = next_runs(&schedule, &TimeZone::UTC, since).take_while(|time| *time <= now).last();
-            let times = Times { schedule: &schedule, zone: &TimeZone::UTC, since, starting_deadline_seconds: deadline };
+            let walk = next_runs(&schedule, &UTC, since).take_while(|time| *time <= now).last();
+            let times = Times { schedule: &schedule, zone: &UTC, since, starting_deadline_seconds: deadline };
             prop_assert_eq!(times.most_recent(now), walk);
             let in_time = |time: &Timestamp| deadline.is_none_or(|deadline| now.duration_since(*time).as_secs() < deadline);
             if let Ok(due) = times.due(now) {
@@ -307,9 +309,9 @@ mod tests {
             let schedule = parse(&text).unwrap();
             let since = Timestamp::from_second(since).unwrap();
             let now = since + SignedDuration::from_secs(gap);
-            let next = |after| schedule.next_after(after, &TimeZone::UTC);
+            let next = |after| schedule.next_after(after, &UTC);
             let Some((first, second)) = next(since).and_then(|first| Some((first, next(first)?))) else { return Ok(()) };
-            let times = Times { schedule: &schedule, zone: &TimeZone::UTC, since, starting_deadline_seconds: None };
+            let times = Times { schedule: &schedule, zone: &UTC, since, starting_deadline_seconds: None };
             if now < second {
                 prop_assert_eq!(times.most_recent(now), Some(first).filter(|first| *first <= now));
                 return Ok(());
@@ -317,7 +319,7 @@ mod tests {
             let interval = second.duration_since(first).as_secs();
             let count = now.duration_since(first).as_secs() / interval + 1;
             let start = first + SignedDuration::from_secs((count - 2) * interval);
-            let estimate = next_runs(&schedule, &TimeZone::UTC, start).take_while(|time| *time <= now).last();
+            let estimate = next_runs(&schedule, &UTC, start).take_while(|time| *time <= now).last();
             if estimate.is_some() {
                 prop_assert_eq!(times.most_recent(now), estimate);
             }

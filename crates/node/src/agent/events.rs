@@ -10,7 +10,7 @@ use kube::Client;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::calls;
+use crate::calls;
 
 const QUEUE: usize = 256;
 const RATE: f64 = 50.0;

@@ -1,13 +1,11 @@
 //! The agent of a node that runs processes: what a kubelet is to a machine with containers.
 
-mod calls;
 mod events;
 mod options;
 mod probing;
-mod registration;
 mod status;
 mod supervisor;
-mod watch;
+pub(crate) mod watch;
 
 use kube::Client;
 use tokio::sync::mpsc;
@@ -16,11 +14,11 @@ use tokio_util::sync::CancellationToken;
 
 pub use options::{Capacity, Options};
 
-use self::registration::Description;
 use self::supervisor::{Inbox, Supervisor};
 use crate::logs::{LogReader, Running};
 use crate::nursery::protocol::{Report, Welcome};
 use crate::nursery::{Layout, Nursery, NurseryError};
+use crate::registration::{self, Description};
 
 /// Changes of pods that wait for the node.
 const CHANGES: usize = 1024;
@@ -72,8 +70,8 @@ impl ProcessNode {
         let task = tokio::spawn(async move {
             tokio::select! {
                 () = supervisor.run(inbox) => {}
-                () = watch::pods_of(client.clone(), name, changes_in) => {}
-                () = beat(&client, &description) => {}
+                () = watch::pods(client.clone(), format!("spec.nodeName={name}"), changes_in) => {}
+                () = registration::beat(&client, &description.name) => {}
             }
         });
         Ok(Self { logs, task, shutdown })
@@ -103,18 +101,5 @@ fn description(options: &Options, welcome: &Welcome) -> Description {
         capacity: options.capacity,
         runtime: "process",
         abilities: welcome.abilities,
-    }
-}
-
-/// Renews the Lease for as long as the node lives.
-async fn beat(client: &Client, description: &Description) {
-    let mut interval = tokio::time::interval(registration::RENEW_INTERVAL);
-    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    interval.tick().await;
-    loop {
-        interval.tick().await;
-        if let Err(reason) = registration::renew(client, &description.name).await {
-            tracing::warn!(reason, node = description.name, "the node's lease is not renewed");
-        }
     }
 }

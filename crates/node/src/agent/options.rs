@@ -35,11 +35,7 @@ impl Capacity {
     /// containers.
     pub fn of_machine() -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self {
-            cpu_millis: i64::try_from(cpus).unwrap_or(1) * 1000,
-            memory_bytes: memory_total(),
-            pods: 1000,
-        }
+        Self { cpu_millis: i64::try_from(cpus).unwrap_or(1) * 1000, memory_bytes: memory_total(), pods: 1000 }
     }
 }
 

@@ -12,12 +12,12 @@ use kube::Client;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::calls::{self, Answer};
 use super::events::{Recorder, Subject};
 use super::options::Options;
 use super::probing;
 use super::status::StatusState;
 use super::watch::Change;
+use crate::calls::{self, Answer};
 use crate::launch::downward::{Allocatable, PodFacts};
 use crate::launch::sources::Sources;
 use crate::launch::{self, admission, volumes};
@@ -26,9 +26,7 @@ use crate::lifecycle::{
 };
 use crate::logs::Running;
 use crate::moment::{Clock, Moment};
-use crate::nursery::protocol::{
-    Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Report, Request, Welcome,
-};
+use crate::nursery::protocol::{Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Report, Request, Welcome};
 use crate::nursery::{Layout, Nursery, is_safe_uid};
 use crate::pod::{Phase, Pod};
 
@@ -44,11 +42,26 @@ type Uid = Arc<str>;
 /// What comes back to the loop.
 #[derive(Debug)]
 pub(super) enum Message {
-    Input { uid: Uid, input: Input },
-    StatusSent { uid: Uid, phase: Phase, answer: Answer },
-    DeleteSent { uid: Uid, answer: Answer },
+    Input {
+        uid: Uid,
+        input: Input,
+    },
+    StatusSent {
+        uid: Uid,
+        phase: Phase,
+        answer: Answer,
+    },
+    DeleteSent {
+        uid: Uid,
+        answer: Answer,
+    },
     /// A container's process can be started, or what is missing.
-    Launch { uid: Uid, container: Index, attempt: u32, launch: Result<Box<crate::nursery::protocol::Launch>, String> },
+    Launch {
+        uid: Uid,
+        container: Index,
+        attempt: u32,
+        launch: Result<Box<crate::nursery::protocol::Launch>, String>,
+    },
 }
 
 /// A pod on this node.
@@ -125,10 +138,7 @@ impl Supervisor {
             layout: Layout::new(&options.directory),
             sources: Sources::new(client.clone()),
             recorder: Recorder::start(client.clone(), options.name.clone()),
-            allocatable: Arc::new(Allocatable {
-                cpu_millis: capacity.cpu_millis,
-                memory_bytes: capacity.memory_bytes,
-            }),
+            allocatable: Arc::new(Allocatable { cpu_millis: capacity.cpu_millis, memory_bytes: capacity.memory_bytes }),
             client,
             options,
             nursery,
@@ -730,9 +740,7 @@ fn exit(end: &End) -> Exit {
         Cause::Code(code) => base(code),
         Cause::Signal(signal) => base(128 + signal),
         Cause::OutOfMemory => Exit { reason: "OOMKilled".into(), ..base(137) },
-        Cause::NotStarted => {
-            Exit { reason: "StartError".into(), started_at: Some(Timestamp::UNIX_EPOCH), ..base(128) }
-        }
+        Cause::NotStarted => Exit { reason: "StartError".into(), started_at: Some(Timestamp::UNIX_EPOCH), ..base(128) },
         Cause::Unseen => Exit::lost(),
     }
 }

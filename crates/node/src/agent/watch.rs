@@ -1,4 +1,4 @@
-//! The pods of this node, as the API shows them.
+//! The pods of nodes, as the API shows them.
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use kube::runtime::WatchStreamExt as _;
@@ -17,10 +17,10 @@ pub(crate) enum Change {
     Listed,
 }
 
-/// Watches until nobody listens. Errors are waited out with growing delays.
-pub(crate) async fn pods_of(client: Client, node: String, changes: mpsc::Sender<Change>) {
+/// Watches the pods of a field selector until nobody listens. Errors are waited out with growing delays.
+pub(crate) async fn pods(client: Client, selector: String, changes: mpsc::Sender<Change>) {
     let pods: Api<Pod> = Api::all(client);
-    let config = watcher::Config::default().fields(&format!("spec.nodeName={node}"));
+    let config = watcher::Config::default().fields(&selector);
     let mut events = watcher(pods, config).default_backoff().into_stream().boxed();
     loop {
         let change = match events.try_next().await {

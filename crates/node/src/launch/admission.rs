@@ -40,9 +40,10 @@ pub(crate) fn check(spec: &PodSpec, abilities: Abilities) -> Result<(), Rejectio
 
 /// Volumes that admission added to every pod do not count.
 pub(crate) fn needs_mounts(container: &Container, spec: &PodSpec) -> bool {
-    container.volume_mounts.iter().any(|mount| {
-        !spec.volumes.iter().any(|volume| volume.name == mount.name && volume.is_api_access())
-    })
+    container
+        .volume_mounts
+        .iter()
+        .any(|mount| !spec.volumes.iter().any(|volume| volume.name == mount.name && volume.is_api_access()))
 }
 
 /// The user and group a container asks for.
@@ -96,9 +97,9 @@ mod tests {
         let none = Abilities::default();
         let volume = json!([{"name": "v", "emptyDir": {}}]);
         let mounting = json!({"name": "c", "command": ["true"], "volumeMounts": [{"name": "v", "mountPath": "/v"}]});
-        let token = json!([{"name": "kube-api-access-1", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]);
-        let with_token =
-            json!({"name": "c", "command": ["true"], "volumeMounts": [{"name": "kube-api-access-1", "mountPath": "/t"}]});
+        let token =
+            json!([{"name": "kube-api-access-1", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]);
+        let with_token = json!({"name": "c", "command": ["true"], "volumeMounts": [{"name": "kube-api-access-1", "mountPath": "/t"}]});
         for (spec, abilities, expected) in [
             (json!({"containers": [runs]}), none, None),
             (json!({"containers": [{"name": "c", "args": ["x"]}]}), ALL, Some("CommandRequired")),

@@ -215,7 +215,11 @@ mod tests {
                 divisor: divisor.map(|text| Text(text.to_owned())),
                 container_name: None,
             };
-            assert_eq!(resource(&spec, own, &selector, &allocatable).as_deref(), Ok(value), "{resource_name} {divisor:?}");
+            assert_eq!(
+                resource(&spec, own, &selector, &allocatable).as_deref(),
+                Ok(value),
+                "{resource_name} {divisor:?}"
+            );
         }
     }
 }

@@ -48,7 +48,8 @@ pub(crate) struct Inputs<'a> {
 /// Does making this environment need the API?
 pub(crate) fn needs_sources(container: &Container) -> bool {
     let refers = |source: &EnvVarSource| source.config_map_key_ref.is_some() || source.secret_key_ref.is_some();
-    !container.env_from.is_empty() || container.env.iter().any(|variable| variable.value_from.as_ref().is_some_and(refers))
+    !container.env_from.is_empty()
+        || container.env.iter().any(|variable| variable.value_from.as_ref().is_some_and(refers))
 }
 
 /// The whole environment, or why it cannot be made. Sources are only asked if [`needs_sources`].

@@ -70,11 +70,7 @@ fn finish(inputs: Inputs<'_>, environment: Environment) -> Result<Launch, String
     let (user, group) = admission::user_of(container, spec);
     let number = |id: Option<i64>| id.and_then(|id| u32::try_from(id).ok());
     Ok(Launch {
-        id: InstanceId {
-            pod: facts.uid.clone(),
-            container: container.name.clone(),
-            attempt: inputs.attempt,
-        },
+        id: InstanceId { pod: facts.uid.clone(), container: container.name.clone(), attempt: inputs.attempt },
         command,
         directory: container.working_dir.as_deref().filter(|path| !path.is_empty()).map(PathBuf::from),
         log: inputs.log,
@@ -157,7 +153,8 @@ fn make_sub_path(source: &Path, sub_path: &str) -> Result<(), String> {
 fn message_file(inputs: Inputs<'_>, command: &[String], mounts: &mut Vec<Mount>) -> Result<Option<PathBuf>, String> {
     let path = inputs.container.termination_message_path.as_deref().filter(|path| !path.is_empty());
     let path = path.unwrap_or(DEFAULT_MESSAGE_PATH);
-    let is_wanted = !mounts.is_empty() || path != DEFAULT_MESSAGE_PATH || command.iter().any(|word| word.contains(path));
+    let is_wanted =
+        !mounts.is_empty() || path != DEFAULT_MESSAGE_PATH || command.iter().any(|word| word.contains(path));
     if !is_wanted || !inputs.can_mount || !path.starts_with('/') {
         return Ok(None);
     }

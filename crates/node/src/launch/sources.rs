@@ -75,13 +75,15 @@ impl Missing {
     }
 }
 
+/// Kind, namespace, name.
 type Key = (Kind, String, String);
+type Copies = HashMap<Key, (Instant, Arc<Content>)>;
 
 /// Reads objects through the API. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Sources {
     client: Client,
-    copies: Arc<Mutex<HashMap<Key, (Instant, Arc<Content>)>>>,
+    copies: Arc<Mutex<Copies>>,
 }
 
 impl std::fmt::Debug for Sources {
@@ -114,7 +116,8 @@ impl Sources {
     }
 
     async fn read(&self, kind: Kind, namespace: &str, name: &str) -> Result<Content, Missing> {
-        let failed = |error: &dyn std::fmt::Display| Missing::Failed(format!("{} \"{name}\": {error}", kind.singular()));
+        let failed =
+            |error: &dyn std::fmt::Display| Missing::Failed(format!("{} \"{name}\": {error}", kind.singular()));
         let path = format!("/api/v1/namespaces/{namespace}/{}/{name}", kind.plural());
         let request = Request::get(path).body(Vec::new()).map_err(|error| failed(&error))?;
         match self.client.request::<Object>(request).await {
@@ -138,7 +141,9 @@ struct Object {
 impl Object {
     fn into_content(self, kind: Kind) -> Result<Content, base64::DecodeError> {
         let decoded = |map: BTreeMap<String, String>| {
-            map.into_iter().map(|(key, value)| Ok((key, STANDARD.decode(value)?))).collect::<Result<BTreeMap<_, _>, _>>()
+            map.into_iter()
+                .map(|(key, value)| Ok((key, STANDARD.decode(value)?)))
+                .collect::<Result<BTreeMap<_, _>, _>>()
         };
         let entries = match kind {
             Kind::Secret => decoded(self.data)?,

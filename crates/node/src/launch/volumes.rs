@@ -59,12 +59,7 @@ pub(crate) async fn prepare(directory: &Path, inputs: Inputs<'_>, sources: &Sour
     Ok(())
 }
 
-async fn prepare_one(
-    directory: &Path,
-    volume: &Volume,
-    inputs: Inputs<'_>,
-    sources: &Sources,
-) -> Result<(), String> {
+async fn prepare_one(directory: &Path, volume: &Volume, inputs: Inputs<'_>, sources: &Sources) -> Result<(), String> {
     if let Some(host_path) = &volume.host_path {
         return check_host_path(host_path);
     }

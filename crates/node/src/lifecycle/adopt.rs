@@ -101,8 +101,8 @@ fn containers(pod: &Pod, records: &[Record], now: Moment) -> Vec<Container> {
             }
             lose(&mut container);
             if let Some(exit) = container.newest_exit() {
-                container.restartable = kind == Kind::Sidecar
-                    || restart::restarts_after_exit(spec, pod.spec.restart_policy, exit.code);
+                container.restartable =
+                    kind == Kind::Sidecar || restart::restarts_after_exit(spec, pod.spec.restart_policy, exit.code);
                 container.ended_at = now.elapsed;
             }
             container

@@ -15,7 +15,10 @@ struct Story {
 
 impl Story {
     fn new(spec: Value) -> Self {
-        Self::with(json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u", "generation": 1}, "spec": spec}), &[])
+        Self::with(
+            json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u", "generation": 1}, "spec": spec}),
+            &[],
+        )
     }
 
     fn with(pod: Value, records: &[Record]) -> Self {

@@ -80,7 +80,8 @@ mod tests {
 
     #[test]
     fn the_instance_follows_from_the_status() {
-        let ended = |attempt: u32| json!({"terminated": {"exitCode": 1, "containerID": format!("tally://u/c/{attempt}")}});
+        let ended =
+            |attempt: u32| json!({"terminated": {"exitCode": 1, "containerID": format!("tally://u/c/{attempt}")}});
         let running = json!({"state": {"running": {}}, "containerID": "tally://u/c/4", "lastState": ended(3)});
         assert_eq!(choose(running.clone(), false), "4");
         assert_eq!(choose(running, true), "3");

@@ -11,7 +11,7 @@ mod writer;
 
 pub use choice::{InstanceChoice, choose_instance};
 pub(crate) use files::ContainerLogs;
-pub(crate) use reader::{Running, tail_text};
 pub use reader::{LogError, LogQuery, LogReader};
+pub(crate) use reader::{Running, tail_text};
 pub use writer::Bounds;
 pub(crate) use writer::LogWriter;

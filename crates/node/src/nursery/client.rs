@@ -165,13 +165,8 @@ fn connect(layout: &Layout) -> Option<StdStream> {
 fn start(layout: &Layout, command: &[OsString], connection: StdStream) -> Result<(), NurseryError> {
     let failed = |error| NurseryError::Start(format!("{command:?}"), error);
     let (program, arguments) = command.split_first().ok_or_else(|| failed(io::ErrorKind::InvalidInput.into()))?;
-    let errors = OpenOptions::new()
-        .create(true)
-        .write(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(layout.errors())
-        .map_err(failed)?;
+    let errors =
+        OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(layout.errors()).map_err(failed)?;
     let child = Command::new(program)
         .args(arguments)
         .arg(&layout.root)

@@ -41,7 +41,8 @@ impl ControlGroups {
             }
         };
         let available = fs::read_to_string(home.join("cgroup.controllers")).map_err(|error| error.to_string())?;
-        if let Some(missing) = CONTROLLERS.iter().find(|wanted| !available.split_whitespace().any(|it| it == **wanted)) {
+        if let Some(missing) = CONTROLLERS.iter().find(|wanted| !available.split_whitespace().any(|it| it == **wanted))
+        {
             return Err(format!("the control groups at {} have no controller `{missing}`", home.display()));
         }
         let parent = home.join(format!("tally-{name}"));

@@ -49,9 +49,17 @@ pub(super) struct Isolation {
 
 #[derive(Debug)]
 enum Namespace {
-    New { root: PathBuf, hostname: String, mounts: Vec<Mount>, with_user: bool },
+    New {
+        root: PathBuf,
+        hostname: String,
+        mounts: Vec<Mount>,
+        with_user: bool,
+    },
     /// That of a running process.
-    Of { process: OwnedFd, with_user: bool },
+    Of {
+        process: OwnedFd,
+        with_user: bool,
+    },
 }
 
 /// A mount whose source is held open: nobody can put something else in its place. Opened in the new namespace, since

@@ -23,8 +23,15 @@ enum Record {
     /// The boot of the machine that the following process numbers belong to.
     Boot(String),
     Starting(InstanceId),
-    Started { id: InstanceId, process: ProcessKey, at: Timestamp },
-    Ended { id: InstanceId, end: End },
+    Started {
+        id: InstanceId,
+        process: ProcessKey,
+        at: Timestamp,
+    },
+    Ended {
+        id: InstanceId,
+        end: End,
+    },
     Forgotten(InstanceId),
 }
 

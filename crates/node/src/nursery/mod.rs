@@ -63,8 +63,7 @@ pub fn run(root: &Path) -> io::Result<()> {
     std::env::set_current_dir("/")?;
     let control_groups = ControlGroups::open(&group_name(root)).inspect_err(|reason| server::complain(reason)).ok();
     let mounts = isolation::check_mounts(&layout.new_root()).inspect_err(|reason| server::complain(reason)).is_ok();
-    let abilities =
-        Abilities { mounts, limits: control_groups.is_some(), users: rustix::process::geteuid().is_root() };
+    let abilities = Abilities { mounts, limits: control_groups.is_some(), users: rustix::process::geteuid().is_root() };
     let first = first_connection()?;
     let ended = Server::new(layout.clone(), journal, listener, abilities, control_groups)?.run(first);
     let _ = fs::remove_file(layout.nursery().join(Layout::SOCKET));
@@ -98,9 +97,11 @@ fn raise_file_limit() {
 
 /// A short name for a directory: FNV-1a.
 fn group_name(root: &Path) -> String {
-    let hash = root.as_os_str().as_encoded_bytes().iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = root
+        .as_os_str()
+        .as_encoded_bytes()
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
     format!("{hash:016x}")
 }
 

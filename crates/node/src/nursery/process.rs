@@ -77,7 +77,9 @@ pub(super) fn start(start: Start<'_>) -> Result<Process, String> {
             })?;
             Ok(Process { pid, handle, output })
         }
-        Err(error) => Err(complaints.and_then(|complaints| complaints.read()).unwrap_or_else(|| refusal(program, &error))),
+        Err(error) => {
+            Err(complaints.and_then(|complaints| complaints.read()).unwrap_or_else(|| refusal(program, &error)))
+        }
     }
 }
 

@@ -166,8 +166,13 @@ pub(crate) enum Cause {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ExecOutcome {
-    Exited { code: i32, output: String },
-    TimedOut { output: String },
+    Exited {
+        code: i32,
+        output: String,
+    },
+    TimedOut {
+        output: String,
+    },
     /// The instance does not run, or the command cannot be started.
     Failed(String),
 }

@@ -21,9 +21,7 @@ use super::isolation::Isolation;
 use super::journal::Journal;
 use super::layout::Layout;
 use super::process::{self, Process, Start};
-use super::protocol::{
-    Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Launch, Report, Request, Welcome,
-};
+use super::protocol::{Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Launch, Report, Request, Welcome};
 use crate::logs::{ContainerLogs, LogWriter, tail_text};
 
 const LISTENER: u64 = 0;

@@ -1,4 +1,6 @@
-//! A cluster of one API server in memory and one node of processes, for tests.
+//! A cluster of one API server in memory and a node, for tests.
+
+#![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -27,13 +29,21 @@ pub struct Cluster {
 
 impl Cluster {
     pub async fn start() -> Self {
+        let mut cluster = Self::without_node().await;
+        cluster.start_node().await;
+        cluster
+    }
+
+    pub async fn without_node() -> Self {
         let store = storage::ObjectStore::open_in_memory(store::Options::default(), storage::attributes()).unwrap();
         let options =
             apiserver::Options { admin_token: None, gates: Gates::DEFAULT, environment: Environment::system() };
         let server = ApiServer::new(store, options).await.unwrap();
-        let mut cluster = Self { client: server.client(), directory: TempDir::new().unwrap(), node: None };
-        cluster.start_node().await;
-        cluster
+        Self { client: server.client(), directory: TempDir::new().unwrap(), node: None }
+    }
+
+    pub fn client(&self) -> Client {
+        self.client.clone()
     }
 
     pub async fn start_node(&mut self) {
@@ -71,9 +81,14 @@ impl Cluster {
         self.post(&format!("/api/v1/namespaces/default/{plural}"), &object).await;
     }
 
+    /// A pod that is bound to the node `here`.
     pub async fn create_pod(&self, name: &str, mut spec: Value) {
         spec["nodeName"] = json!("here");
-        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec});
+        self.create_pod_with(json!({"name": name}), spec).await;
+    }
+
+    pub async fn create_pod_with(&self, metadata: Value, spec: Value) {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
         self.post("/api/v1/namespaces/default/pods", &pod).await;
     }
 

@@ -6,16 +6,16 @@ use jiff::Timestamp;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::calls::{self, Answer};
-use super::options::Capacity;
+use crate::agent::Capacity;
+use crate::calls::{self, Answer};
 use crate::nursery::protocol::Abilities;
 
 /// As kubelets do: a lease of 40 seconds, renewed every 10.
-pub(crate) const LEASE_SECONDS: i64 = 40;
-pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(10);
+const LEASE_SECONDS: i64 = 40;
+const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Tells what runs pods here, for people and for node selectors.
-pub(crate) const RUNTIME_LABEL: &str = "tally.dev/runtime";
+const RUNTIME_LABEL: &str = "tally.dev/runtime";
 
 /// What is said about a node.
 #[derive(Clone, Debug)]
@@ -64,6 +64,19 @@ pub(crate) async fn renew(client: &Client, name: &str) -> Result<(), String> {
             done(calls::create(client, leases, &lease).await)
         }
         answer => done(answer),
+    }
+}
+
+/// Renews the Lease for as long as the node lives.
+pub(crate) async fn beat(client: &Client, name: &str) {
+    let mut interval = tokio::time::interval(RENEW_INTERVAL);
+    interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    interval.tick().await;
+    loop {
+        interval.tick().await;
+        if let Err(reason) = renew(client, name).await {
+            tracing::warn!(reason, node = name, "the node's lease is not renewed");
+        }
     }
 }
 
@@ -155,9 +168,9 @@ fn conditions(description: &Description, now: Timestamp) -> Value {
                 ("RunAsUser", false, "NotRoot", "pods run as the node's own user; others are rejected")
             },
         ];
-        let offers = offers.into_iter().map(|(kind, status, reason, message)| {
-            condition(&format!("tally.dev/{kind}"), status, reason, message)
-        });
+        let offers = offers
+            .into_iter()
+            .map(|(kind, status, reason, message)| condition(&format!("tally.dev/{kind}"), status, reason, message));
         conditions.extend(offers);
     }
     conditions.into()

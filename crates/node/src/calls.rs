@@ -2,7 +2,6 @@
 
 use http::{Method, Request, header};
 use kube::Client;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
@@ -40,11 +39,6 @@ pub(crate) async fn merge_patch(client: &Client, path: &str, patch: &Value) -> A
     send(client, Method::PATCH, path, "application/merge-patch+json", patch).await
 }
 
-/// Any JSON at all: the answer's body is of no interest, only that there is one.
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Ignored(#[expect(dead_code, reason = "stands for a body that nobody reads")] IgnoredAny);
-
 async fn send(client: &Client, method: Method, path: &str, content_type: &str, body: &Value) -> Answer {
     let body = match serde_json::to_vec(body) {
         Ok(body) => body,
@@ -60,7 +54,7 @@ async fn send(client: &Client, method: Method, path: &str, content_type: &str, b
         Ok(request) => request,
         Err(error) => return Answer::Failed(error.to_string()),
     };
-    match client.request::<Ignored>(request).await {
+    match client.request::<IgnoredAny>(request).await {
         Ok(_) => Answer::Done,
         Err(kube::Error::Api(status)) if status.code == 404 => Answer::Gone,
         // A uid that does not fit is a conflict: somebody else has the name (PL-13 of the perturbations).

@@ -1,0 +1,289 @@
+//! `tally controller`: the Job controller on a cluster, as a guest of its built-in one or in its place.
+
+use std::fs;
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use batch_plan::job::Manager;
+use batch_types::constants::value::BUILT_IN_CONTROLLER;
+use batch_types::gates::Gates;
+use clap::{ArgAction, Args};
+use controllers::job::access;
+use controllers::namespace::Furnishing;
+use controllers::runtime::endpoint::{self, Readiness};
+use controllers::runtime::leader::{LeaderError, LeaderOptions, lead};
+use controllers::runtime::limiter::{Rate, limited};
+use controllers::runtime::{ControllerContext, Environment, Metrics, Shutdown, Supervisor};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use tokio::net::TcpListener;
+use tokio::runtime;
+
+use crate::failure::Failure;
+use crate::parts::{Available, Controllers};
+use crate::running::{CONTROLLERS, Choice, JobFlags, start};
+use crate::shutdown::Signals;
+use crate::version::VERSION;
+
+/// After everything has ended, stray background work gets this long before the process ends without it.
+const RUNTIME_END: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Args)]
+pub(crate) struct Controller {
+    /// The cluster and the credentials [default: as kubectl finds them; inside a pod, its service account].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Run the Jobs whose `spec.managedBy` is this name.
+    #[arg(long, value_name = "NAME", default_value = "tally.dev/job-controller", value_parser = manager_name)]
+    managed_by: String,
+    /// Run the Jobs that name no controller, in place of the cluster's own Job controller, which must be switched off
+    /// (`kube-controller-manager --controllers=*,-job-controller`).
+    #[arg(long, conflicts_with = "managed_by")]
+    replace_built_in: bool,
+    /// Controllers to run: names separated by commas. A cluster has all but `job` already. Names: job, gc, podgc,
+    /// namespace.
+    #[arg(long, value_name = "LIST", default_value = "job", allow_hyphen_values = true)]
+    controllers: Controllers,
+    /// Serve /metrics, /healthz, /livez and /readyz here [default: nowhere].
+    #[arg(long, value_name = "IP:PORT")]
+    bind_address: Option<SocketAddr>,
+    /// Switch feature gates, for example `JobManagedBy=false`. Names: JobManagedBy, JobPodReplacementPolicy,
+    /// TTLAfterFinished.
+    #[arg(long, value_name = "NAME=BOOL,…", default_value = "", hide_default_value = true)]
+    feature_gates: Gates,
+    /// Requests per second to the API server; 0 means no limit on this side.
+    #[arg(long, value_name = "N", default_value_t = 20.0, value_parser = rate)]
+    kube_api_qps: f64,
+    /// Requests that may exceed that rate at once.
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    kube_api_burst: u32,
+    /// Work only while holding a Lease, so that several copies can be started.
+    #[arg(long, value_name = "BOOL", default_value_t = true, default_missing_value = "true", num_args = 0..=1,
+          require_equals = true, action = ArgAction::Set)]
+    leader_elect: bool,
+    /// The namespace of the Lease.
+    #[arg(long, value_name = "NAMESPACE", default_value = "kube-system")]
+    leader_elect_resource_namespace: String,
+    /// The name of the Lease [default: after the Jobs that are run].
+    #[arg(long, value_name = "NAME")]
+    leader_elect_resource_name: Option<String>,
+    #[command(flatten)]
+    job: JobFlags,
+}
+
+pub(crate) fn run(options: &Controller) -> Result<(), Failure> {
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build().context("start the async runtime")?;
+    let done = runtime.block_on(serve(options));
+    runtime.shutdown_timeout(RUNTIME_END);
+    done
+}
+
+async fn serve(options: &Controller) -> Result<(), Failure> {
+    let signals = Signals::listen().context("listen for signals")?;
+    let choice = options.choice()?;
+    let (client, server) = connect(options.kubeconfig.as_deref()).await?;
+    check_access(&client).await?;
+    let client = limited(client, Rate { qps: options.kube_api_qps, burst: options.kube_api_burst });
+
+    let (metrics, shutdown, readiness) = (Metrics::new(), Shutdown::new(), Readiness::default());
+    let filled = Arc::new(AtomicBool::new(false));
+    let mut tasks = Supervisor::new(shutdown.clone());
+    if let Some(address) = options.bind_address {
+        let listener = TcpListener::bind(address).await.with_context(|| format!("listen on `{address}`"))?;
+        let flag = filled.clone();
+        readiness.check("caches", move || flag.load(Ordering::Acquire));
+        tasks.spawn("endpoint", endpoint::serve(listener, metrics.clone(), readiness, shutdown.clone()));
+    }
+    let stop = shutdown.clone();
+    tasks.spawn("signals", async move {
+        signals.first().await;
+        stop.cancel();
+    });
+
+    let announcement = format!("tally {VERSION} runs {} on {server}", described(&options.manager()));
+    let ready = move || {
+        filled.store(true, Ordering::Release);
+        announce(&announcement);
+    };
+    let (around, inside) = (client.clone(), metrics.clone());
+    let work = move |shutdown| start(client, inside, choice, shutdown, ready).ended();
+    let worked = match options.lease() {
+        None => work(shutdown.clone()).await.map_err(LeaderError::from),
+        Some(lease) => {
+            let (context, _) = ControllerContext::new(around, metrics, Environment::system(), shutdown.clone());
+            lead(&context, lease, work).await
+        }
+    };
+    shutdown.cancel();
+    let others = tasks.run().await;
+    worked.map_err(|error| match error {
+        LeaderError::Lost(_) => Failure::new(error).hint("another copy may lead by now; start this one again to stand by"),
+        LeaderError::Task(_) => Failure::new(error),
+    })?;
+    others.map_err(Failure::new)
+}
+
+impl Controller {
+    fn manager(&self) -> Manager {
+        if self.replace_built_in { Manager::BuiltIn } else { Manager::External(self.managed_by.clone()) }
+    }
+
+    fn choice(&self) -> Result<Choice, Failure> {
+        let available = Available { controllers: &CONTROLLERS, nodes: &[] };
+        let parts = available.choose(&self.controllers, None).map_err(Failure::usage)?;
+        if parts.controllers.is_empty() {
+            return Err(Failure::usage(anyhow!("there is no controller to run")).hint("leave `--controllers` out"));
+        }
+        Ok(Choice {
+            controllers: parts.controllers,
+            job: self.job.options(self.feature_gates, self.manager()),
+            furnishing: Furnishing::default(),
+        })
+    }
+
+    fn lease(&self) -> Option<LeaderOptions> {
+        self.leader_elect.then(|| {
+            let name = self.leader_elect_resource_name.clone().unwrap_or_else(|| lease_name(&self.manager()));
+            LeaderOptions::new(&self.leader_elect_resource_namespace, &name, &identity())
+        })
+    }
+}
+
+/// Two controllers that run the same Jobs must compete for the same Lease, and no others.
+fn lease_name(manager: &Manager) -> String {
+    match manager {
+        Manager::BuiltIn => "tally-job-controller".to_owned(),
+        Manager::External(name) => {
+            let plain = |char: char| if char.is_ascii_alphanumeric() || char == '.' { char } else { '-' };
+            name.to_ascii_lowercase().chars().map(plain).collect()
+        }
+    }
+}
+
+fn described(manager: &Manager) -> String {
+    match manager {
+        Manager::BuiltIn => "all Jobs without a manager".to_owned(),
+        Manager::External(name) => format!("Jobs managed by {name}"),
+    }
+}
+
+/// Unique among all processes: the machine's name is for people, the rest makes the difference.
+fn identity() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}_{}", uuid::Uuid::new_v4())
+}
+
+async fn connect(kubeconfig: Option<&Path>) -> Result<(Client, String), Failure> {
+    let hint = "say which cluster with `--kubeconfig FILE`";
+    let config = match kubeconfig {
+        None => Config::infer().await.map_err(|error| Failure::new(anyhow!(error).context("find a cluster")).hint(hint)),
+        Some(path) => {
+            let named = || format!("read the kubeconfig `{}`", path.display());
+            // kube's own error does not say that the file is missing.
+            fs::metadata(path).with_context(named).map_err(|error| Failure::new(error).hint(hint))?;
+            let read = async {
+                let file = Kubeconfig::read_from(path)?;
+                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await
+            };
+            read.await.map_err(|error| Failure::new(anyhow!(error).context(named())))
+        }
+    };
+    let mut config = config?;
+    let server = config.cluster_url.to_string();
+    if is_loopback(&config) {
+        // A proxy of the machine is for others.
+        config.proxy_url = None;
+    }
+    let client = Client::try_from(config).with_context(|| format!("prepare a client for `{server}`"))?;
+    Ok((client, server.trim_end_matches('/').to_owned()))
+}
+
+fn is_loopback(config: &Config) -> bool {
+    let host = config.cluster_url.host().unwrap_or("").trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+/// A controller that lacks a permission would start and achieve nothing, or half of it.
+async fn check_access(client: &Client) -> Result<(), Failure> {
+    let needed = match access::missing(client, &access::NEEDED).await {
+        Ok(missing) => missing,
+        // A server that does not answer such questions may still do the rest.
+        Err(kube::Error::Api(status)) if status.code != 401 => {
+            tracing::warn!(message = status.message, "the server does not say what this controller may do");
+            return Ok(());
+        }
+        Err(error) => {
+            let error = anyhow!(error).context("ask the server what this controller may do");
+            return Err(Failure::new(error).hint("check the server and the credentials with `kubectl version`"));
+        }
+    };
+    if !needed.is_empty() {
+        let list: Vec<String> = needed.iter().map(ToString::to_string).collect();
+        return Err(Failure::new(anyhow!("the credentials lack permissions: {}", list.join(", ")))
+            .hint("the ClusterRole in `deploy/` of tally's sources has all of them"));
+    }
+    if let Ok(missing) = access::missing(client, &access::WISHED).await {
+        for permission in missing {
+            tracing::warn!(%permission, "without this permission people are told less");
+        }
+    }
+    Ok(())
+}
+
+/// The one line on stdout, when work begins.
+fn announce(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    // Nobody may be reading; the controller works all the same.
+    let _ = writeln!(stdout, "{text}");
+    let _ = stdout.flush();
+}
+
+/// KEP-4368: a name with a domain. The reserved one is not a name to give oneself.
+fn manager_name(text: &str) -> Result<String, String> {
+    if text == BUILT_IN_CONTROLLER {
+        return Err("this is the cluster's own controller; use `--replace-built-in` to take its place".to_owned());
+    }
+    let valid = text.len() <= 63
+        && text.split_once('/').is_some_and(|(domain, path)| domain.contains('.') && !path.is_empty())
+        && !text.contains(char::is_whitespace);
+    if valid { Ok(text.to_owned()) } else { Err("must be a domain and a path, as in `example.com/jobs`".to_owned()) }
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    let rate: f64 = text.parse().map_err(|_| "must be a number".to_owned())?;
+    if rate.is_finite() && rate >= 0.0 { Ok(rate) } else { Err("must be 0 or more".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_managers_are_domains_with_a_path() {
+        for good in ["tally.dev/job-controller", "example.com/a/b"] {
+            assert_eq!(manager_name(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "jobs", "example/jobs", "example.com/", "a.b/c d", "kubernetes.io/job-controller"] {
+            assert!(manager_name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn each_manager_has_a_lease_of_its_own() {
+        assert_eq!(lease_name(&Manager::BuiltIn), "tally-job-controller");
+        let named = |name: &str| lease_name(&Manager::External(name.to_owned()));
+        assert_eq!(named("tally.dev/job-controller"), "tally.dev-job-controller");
+        assert_eq!(named("Example.com/Jobs_a"), "example.com-jobs-a");
+    }
+
+    #[test]
+    fn rates_are_not_negative() {
+        assert_eq!((rate("0"), rate("2.5")), (Ok(0.0), Ok(2.5)));
+        assert!(rate("-1").is_err() && rate("NaN").is_err() && rate("x").is_err());
+    }
+}
