@@ -33,8 +33,14 @@ struct FieldRequirement {
 enum Source {
     Name,
     Namespace,
-    /// The resource's selectable field at this position, and its text when absent.
-    Field(usize, &'static str),
+    /// A selectable field of the resource, by position.
+    Field {
+        at: usize,
+        /// Its text when it is absent.
+        absent: &'static str,
+        /// The field that stands in for it when it is empty.
+        or: Option<usize>,
+    },
 }
 
 impl Selection {
@@ -51,7 +57,7 @@ impl Selection {
                 match source {
                     Source::Name => name = Some(requirement.value.clone()),
                     Source::Namespace => namespace = Some(requirement.value.clone()),
-                    Source::Field(..) => {}
+                    Source::Field { .. } => {}
                 }
             }
             fields.push(FieldRequirement { source, equals: !requirement.negated, value: requirement.value });
@@ -77,7 +83,10 @@ impl FieldRequirement {
         let actual: Cow<'_, str> = match self.source {
             Source::Name => key_part(&object.key, Part::Name).into(),
             Source::Namespace => key_part(&object.key, Part::Namespace).into(),
-            Source::Field(at, absent) => object.attributes().field(&object.value, at).unwrap_or(Cow::Borrowed(absent)),
+            Source::Field { at, absent, or } => {
+                let text = |at| object.attributes().field(&object.value, at).filter(|text| !text.is_empty());
+                text(at).or_else(|| or.and_then(text)).unwrap_or(Cow::Borrowed(absent))
+            }
         };
         (actual == self.value.as_str()) == self.equals
     }
@@ -107,8 +116,10 @@ fn source_of(resource: &Resource, label: &str) -> Result<Source, Status> {
         }
         _ => {}
     }
-    let found = resource.selectable.iter().enumerate().find(|(_, field)| field.label == label);
-    found.map(|(at, field)| Source::Field(at, field.absent)).ok_or_else(|| {
+    let position = |label: &str| resource.selectable.iter().position(|field| field.label == label);
+    // An event without a source is found by who reported it (AS-94).
+    let or = position("reportingComponent").filter(|_| label == "source");
+    position(label).map(|at| Source::Field { at, absent: resource.selectable[at].absent, or }).ok_or_else(|| {
         Status::bad_request(match resource.unknown_field {
             UnknownField::Default => {
                 format!("\"{label}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")

@@ -131,3 +131,18 @@ async fn deep_nesting_is_refused_not_recursed() {
         api.send(Method::PATCH, &format!("{CONFIG_MAPS}/a"), kind, &deep).await.expect(400);
     }
 }
+
+#[tokio::test]
+async fn events_are_found_by_source_or_by_who_reported_them_as_94() {
+    const EVENTS: &str = "/api/v1/namespaces/default/events";
+    let api = Api::new().await;
+    let about = json!({"kind": "Pod", "namespace": "default", "name": "p"});
+    let old = json!({"metadata": {"name": "old"}, "involvedObject": about, "source": {"component": "kubelet"}});
+    let new = json!({"metadata": {"name": "new"}, "involvedObject": about, "reportingComponent": "kubelet"});
+    let other = json!({"metadata": {"name": "other"}, "involvedObject": about, "source": {"component": "x"}, "reportingComponent": "kubelet"});
+    for event in [old, new, other] {
+        api.post(EVENTS, event).await.expect(201);
+    }
+    let found = api.get(&format!("{EVENTS}?fieldSelector=source%3Dkubelet")).await.expect(200);
+    assert_eq!(found.names(), ["new", "old"]);
+}

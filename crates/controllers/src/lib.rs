@@ -3,11 +3,15 @@
 //! Everything goes through a `kube::Client` (design D1), so that the same code runs against the embedded server and
 //! against any cluster. Decisions are pure functions in `batch-plan`; here is the shell around them.
 
+pub mod cronjob;
 pub mod gc;
 pub mod job;
 pub mod namespace;
 pub mod podgc;
 pub mod runtime;
+pub mod ttl;
 
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod testing;

@@ -1,9 +1,16 @@
 //! What the crate's tests share: the real API server on an in-memory store, called in process.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
 
 use apiserver::{ApiServer, Environment as ServerEnvironment, Options};
 use batch_types::gates::Gates;
+use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -23,15 +30,44 @@ pub(crate) struct World {
     tasks: Supervisor,
 }
 
+/// A wall clock that runs and can be set. Cheap to clone; all clones are one clock.
+#[derive(Clone, Default)]
+pub(crate) struct Clock {
+    /// Nanoseconds that it is ahead of the system's.
+    ahead: Arc<AtomicI64>,
+}
+
+impl Clock {
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::now() + SignedDuration::from_nanos(self.ahead.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn set(&self, text: &str) {
+        let ahead = text.parse::<Timestamp>().unwrap().duration_since(Timestamp::now());
+        self.ahead.store(i64::try_from(ahead.as_nanos()).unwrap(), Ordering::SeqCst);
+    }
+}
+
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::by(ServerEnvironment::system(), Environment::system()).await
+    }
+
+    /// A world in which server and controllers go by a clock that the test sets.
+    pub(crate) async fn at(clock: &Clock) -> Self {
+        let (server, controllers) = (clock.clone(), clock.clone());
+        let random = || uuid::Uuid::new_v4().as_u128();
+        let environment = Environment::new(move || controllers.now(), move || random() as u64);
+        Self::by(ServerEnvironment::new(move || server.now(), random), environment).await
+    }
+
+    async fn by(environment: ServerEnvironment, controllers: Environment) -> Self {
         let store = store::Store::open_in_memory(store::Options::default(), apiserver::storage::attributes()).unwrap();
-        let options = Options { admin_token: None, gates: Gates::DEFAULT, environment: ServerEnvironment::system() };
+        let options = Options { admin_token: None, gates: Gates::DEFAULT, environment };
         let server = ApiServer::new(store, options).await.unwrap();
         let client = server.client();
         let shutdown = Shutdown::new();
-        let (context, sender) =
-            ControllerContext::new(client.clone(), Metrics::new(), Environment::system(), shutdown.clone());
+        let (context, sender) = ControllerContext::new(client.clone(), Metrics::new(), controllers, shutdown.clone());
         let mut tasks = Supervisor::new(shutdown.clone());
         tasks.spawn("events", sender.run(shutdown));
         Self { server, client, context, tasks }

@@ -11,8 +11,7 @@ use super::{
 
 /// What answers can be written in, besides plain text (AS-16).
 const WRITTEN_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
-const STREAM_TYPES: &[&str] =
-    &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
+const STREAM_TYPES: &[&str] = &["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"];
 /// AS-21.
 const PATCH_TYPES: &[&str] = &[
     "application/apply-patch+yaml",

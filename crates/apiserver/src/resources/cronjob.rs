@@ -17,8 +17,9 @@ impl Strategy for CronJob {
         cronjob::default(object);
     }
 
-    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) {
+    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) -> Vec<String> {
         cronjob::prepare_for_create(object);
+        Vec::new()
     }
 
     fn validate(&self, object: &Value, _cx: &Context<'_>) -> Vec<Error> {

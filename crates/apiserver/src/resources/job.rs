@@ -46,13 +46,14 @@ impl Strategy for Job {
             && *labels == old["spec"]["template"]["metadata"]["labels"]
     }
 
-    fn prepare_for_create(&self, object: &mut Value, cx: &Context<'_>) {
+    fn prepare_for_create(&self, object: &mut Value, cx: &Context<'_>) -> Vec<String> {
         // A Job that has labels without having been given any got them from its template (JA-D4).
         let has_labels = members(object, "/metadata/labels").next().is_some();
         let defaulted = Defaulted { labels_from_template: has_labels && !cx.labels_were_given };
         let uid = text(object, "/metadata/uid").to_owned();
         let facts = CreateFacts { uid: &uid, generated_name: cx.name_was_generated, defaulted, gates: cx.gates };
         job::prepare_for_create(object, &facts);
+        Vec::new()
     }
 
     fn validate(&self, object: &Value, _cx: &Context<'_>) -> Vec<Error> {

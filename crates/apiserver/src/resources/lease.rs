@@ -20,8 +20,9 @@ const GATED: [&str; 2] = ["strategy", "preferredHolder"];
 pub struct Lease;
 
 impl Strategy for Lease {
-    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) {
+    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) -> Vec<String> {
         drop_gated(object, None);
+        Vec::new()
     }
 
     fn validate(&self, object: &Value, _cx: &Context<'_>) -> Vec<Error> {

@@ -51,7 +51,9 @@ pub trait Strategy: Send + Sync {
     }
 
     /// Sets what clients may not choose: status, generation, generated labels.
-    fn prepare_for_create(&self, _object: &mut Value, _cx: &Context<'_>) {}
+    fn prepare_for_create(&self, _object: &mut Value, _cx: &Context<'_>) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Everything wrong with a new object, in upstream's order, metadata included.
     fn validate(&self, _object: &Value, _cx: &Context<'_>) -> Vec<field::Error> {

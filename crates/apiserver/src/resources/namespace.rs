@@ -37,7 +37,7 @@ impl Strategy for Namespace {
         default(object);
     }
 
-    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) {
+    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) -> Vec<String> {
         set(object, "status", json!({"phase": "Active"}));
         let mut finalizers: Vec<Value> = items(object, "/spec/finalizers").to_vec();
         if !finalizers.iter().any(|finalizer| finalizer == CONTENT_FINALIZER) {
@@ -47,6 +47,7 @@ impl Strategy for Namespace {
             spec.insert("finalizers".to_owned(), Value::Array(finalizers));
         }
         label_with_name(object);
+        Vec::new()
     }
 
     fn validate(&self, object: &Value, _cx: &Context<'_>) -> Vec<Error> {

@@ -32,9 +32,10 @@ impl Strategy for Node {
         default(object);
     }
 
-    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) {
+    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) -> Vec<String> {
         drop_config(object);
         add_not_ready_taint(object);
+        Vec::new()
     }
 
     fn validate(&self, object: &Value, _cx: &Context<'_>) -> Vec<Error> {

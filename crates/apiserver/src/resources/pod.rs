@@ -36,8 +36,8 @@ impl Strategy for Pod {
         pod::default(object);
     }
 
-    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) {
-        pod::prepare_for_create(object);
+    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) -> Vec<String> {
+        pod::prepare_for_create(object)
     }
 
     fn validate(&self, object: &Value, _cx: &Context<'_>) -> Vec<Error> {

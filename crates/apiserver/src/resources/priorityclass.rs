@@ -44,10 +44,11 @@ impl Strategy for PriorityClass {
         }
     }
 
-    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) {
+    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) -> Vec<String> {
         if let Some(metadata) = object_mut(object, "metadata") {
             metadata.insert("generation".to_owned(), json!(1));
         }
+        Vec::new()
     }
 
     fn validate(&self, object: &Value, _cx: &Context<'_>) -> Vec<Error> {

@@ -17,8 +17,9 @@ const ENFORCE_MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets
 pub struct ServiceAccount;
 
 impl Strategy for ServiceAccount {
-    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) {
+    fn prepare_for_create(&self, object: &mut Value, _cx: &Context<'_>) -> Vec<String> {
         keep_names_of_secrets(object);
+        Vec::new()
     }
 
     fn validate(&self, object: &Value, _cx: &Context<'_>) -> Vec<Error> {

@@ -137,7 +137,7 @@ fn prepare(
 ) -> Result<Value, Status> {
     let resource = target.resource;
     metadata::stamp_new(&mut object, &server.state.environment.uid(), cx.now);
-    strategy.prepare_for_create(&mut object, cx);
+    let mut told = strategy.prepare_for_create(&mut object, cx);
     let object = canonical(resource, object)?;
     let (warnings, mut errors) = match strategy.review_new(&object, cx) {
         Ok(warnings) => (warnings, Vec::new()),
@@ -155,7 +155,8 @@ fn prepare(
         ));
     }
     admission::validate_create(server, target, &object)?;
-    call.warnings.extend(warnings);
+    told.extend(warnings);
+    call.warnings.extend(told);
     as_read(resource, strategy, object, cx)
 }
 

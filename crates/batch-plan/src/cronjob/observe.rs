@@ -29,17 +29,18 @@ pub struct Snapshot<'a> {
 pub struct Questions {
     /// Read the CronJob: there is a Job that its status should list and does not (CJ-16).
     pub cron_job: bool,
-    /// Look whether these exist: the status lists them and the cache does not have them (CJ-17).
+    /// Look whether these exist: the status lists them and the cache does not have them (CJ-17), or the other way round
+    /// and they look as if we had started them.
     pub jobs: Vec<ActiveJob>,
 }
 
 pub fn questions(snapshot: &Snapshot<'_>) -> Questions {
     let status = &snapshot.cron_job.status;
     let known: HashSet<&Uid> = snapshot.jobs.iter().map(|job| &job.uid).collect();
-    Questions {
-        cron_job: snapshot.jobs.iter().any(|job| is_unlisted(job, snapshot.cron_job)),
-        jobs: status.active.iter().filter(|entry| !known.contains(&entry.uid)).cloned().collect(),
-    }
+    let unseen = status.active.iter().filter(|entry| !known.contains(&entry.uid)).cloned();
+    let unlisted: Vec<_> = snapshot.jobs.iter().filter(|job| is_unlisted(job, snapshot.cron_job)).collect();
+    let forgotten = unlisted.iter().filter(|job| started_for(job, snapshot.cron_job).is_some());
+    Questions { cron_job: !unlisted.is_empty(), jobs: unseen.chain(forgotten.map(|job| job.reference())).collect() }
 }
 
 /// What was seen, and what is history.
@@ -55,14 +56,14 @@ pub struct Observation {
     pub more_deletions: bool,
 }
 
-/// Takes in what has become of the Jobs. `gone` are the answers to [`Questions::jobs`]: entries whose Job does not exist.
+/// Takes in what has become of the Jobs. `gone` are the answers to [`Questions::jobs`]: those that do not exist.
 pub fn observe(snapshot: &Snapshot<'_>, gone: &HashSet<Uid>) -> Observation {
     let cron_job = snapshot.cron_job;
     let mut draft = Draft::new(&cron_job.status);
     let mut events = Vec::new();
     for job in snapshot.jobs {
         match job.ending {
-            None if is_unlisted(job, cron_job) => match started_for(job, cron_job) {
+            None if is_unlisted(job, cron_job) && !gone.contains(&job.uid) => match started_for(job, cron_job) {
                 // We crashed before we could write it down. Upstream leaves it to a later attempt to create it again,
                 // and meanwhile lets another one run beside it (INV-36).
                 Some(scheduled) => {

@@ -3,6 +3,7 @@
 //! Nothing here knows a kind of object beyond what its own job needs (Events, Leases), and nothing here decides
 //! anything about Jobs or pods.
 
+pub mod alarms;
 pub mod backoff;
 pub mod cache;
 pub mod context;
@@ -26,6 +27,7 @@ pub mod supervise;
 mod watch_stream;
 
 pub use self::{
+    alarms::Alarms,
     backoff::Backoff,
     cache::{Cache, Delta},
     context::ControllerContext,

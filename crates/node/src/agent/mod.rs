@@ -7,6 +7,8 @@ mod status;
 mod supervisor;
 pub(crate) mod watch;
 
+use std::time::Duration;
+
 use kube::Client;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -19,6 +21,9 @@ use crate::logs::{LogReader, Running};
 use crate::nursery::protocol::{Report, Welcome};
 use crate::nursery::{Layout, Nursery, NurseryError};
 use crate::registration::{self, Description};
+
+/// A nursery takes some milliseconds to start.
+const WELCOME_PATIENCE: Duration = Duration::from_secs(15);
 
 /// Changes of pods that wait for the node.
 const CHANGES: usize = 1024;
@@ -53,7 +58,8 @@ impl ProcessNode {
     pub async fn start(client: Client, options: Options) -> Result<Self, Error> {
         let layout = Layout::new(&options.directory);
         let (nursery, mut reports) = Nursery::open(layout.clone(), options.nursery_command.clone()).await?;
-        let Some(Report::Welcome(welcome)) = reports.recv().await else {
+        let first = tokio::time::timeout(WELCOME_PATIENCE, reports.recv()).await;
+        let Ok(Some(Report::Welcome(welcome))) = first else {
             return Err(Error::Silent(layout.errors().display().to_string()));
         };
         let description = description(&options, &welcome);

@@ -69,6 +69,7 @@ async fn keep(
     reports: mpsc::Sender<Report>,
 ) {
     loop {
+        let connected_at = tokio::time::Instant::now();
         let (reader, writer) = stream.into_split();
         let mut reading = tokio::spawn(receive(reader, reports.clone()));
         let is_over = transmit(writer, &mut requests, &mut reading).await;
@@ -77,6 +78,8 @@ async fn keep(
             return;
         }
         tracing::warn!("the nursery has gone away");
+        // One that cannot even start must not be started in a tight loop.
+        tokio::time::sleep_until(connected_at + RESTART_DELAY).await;
         stream = loop {
             match connect_or_start(&layout, &command).await {
                 Ok(stream) => break stream,

@@ -91,9 +91,10 @@ fn prepare_child(command: &mut Command, mut isolation: Isolation) {
     }
     let prepare = move || {
         setsid()?;
-        // If the nursery is killed there is nobody left who knows the container.
+        isolation.enter()?;
+        // If the nursery is killed there is nobody left who knows the container. Last, since a change of user undoes it.
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        isolation.enter()
+        Ok(())
     };
     // SAFETY: code after fork must not rely on locks or state that other threads of the parent held at that moment.
     // The nursery has no other threads: it is a process of its own whose `main` runs `nursery::run`, which starts none
@@ -165,9 +166,36 @@ pub(super) fn instance_of(pid: Pid) -> Option<String> {
 
 /// The children of the nursery, whether it started them or inherited them.
 pub(super) fn children() -> io::Result<Vec<Pid>> {
-    let own = rustix::process::getpid().as_raw_nonzero();
-    let text = std::fs::read_to_string(format!("/proc/self/task/{own}/children"))?;
-    Ok(text.split_ascii_whitespace().filter_map(|number| Pid::from_raw(number.parse().ok()?)).collect())
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    match std::fs::read_to_string(format!("/proc/self/task/{own}/children")) {
+        Ok(text) => Ok(text.split_ascii_whitespace().filter_map(parse_pid).collect()),
+        // Kernels can be built without that file.
+        Err(_) => children_by_search(own),
+    }
+}
+
+fn parse_pid(text: &str) -> Option<Pid> {
+    Pid::from_raw(text.parse().ok()?)
+}
+
+fn children_by_search(parent: i32) -> io::Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        if let Some(pid) = name.to_str().and_then(parse_pid)
+            && let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))
+            && parent_of(&stat) == Some(parent)
+        {
+            found.push(pid);
+        }
+    }
+    Ok(found)
+}
+
+/// The fourth field.
+fn parent_of(stat: &str) -> Option<i32> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -181,6 +209,19 @@ mod tests {
             assert_eq!(start_ticks(&format!("12 ({name}) {tail}")), Some(98_765), "{name}");
         }
         assert_eq!(start_ticks("nonsense"), None);
+        assert_eq!(parent_of(&format!("12 (x) {tail}")), Some(1));
+    }
+
+    #[test]
+    fn children_are_found_both_ways() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        assert!(children_by_search(own).unwrap().contains(&pid));
+        assert_eq!(identify(pid).unwrap().pid, pid.as_raw_nonzero().get());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(identify(pid), None);
     }
 
     #[test]

@@ -121,7 +121,8 @@ impl SimulatedPod {
             last_transition_time: Some(Time(self.start_time)),
             ..PodCondition::default()
         };
-        let must_stop = outcome == Outcome::NeverRan || (was_running && self.is_deleted);
+        // Nothing starts again after the end, sidecars neither.
+        let must_stop = outcome != Outcome::Running;
         Pod {
             metadata: ObjectMeta {
                 name: Some(self.name.to_string()),

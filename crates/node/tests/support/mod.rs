@@ -1,6 +1,7 @@
 //! A cluster of one API server in memory and a node, for tests.
 
 #![allow(dead_code, reason = "every test program uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a panic in a test is a failed test")]
 
 use std::path::{Path, PathBuf};
 use std::pin::Pin;

@@ -168,9 +168,10 @@ impl World {
     pub(super) fn sync(&mut self) -> String {
         let (cron_job, jobs) = (self.cron_job(), self.jobs());
         let snapshot = Snapshot { cron_job: &cron_job, jobs: &jobs, now: self.now, local_zone: &TimeZone::UTC };
-        let unseen: HashSet<&str> = self.unseen.iter().map(|job| job["metadata"]["uid"].as_str().unwrap()).collect();
+        let stored = self.jobs.iter().chain(&self.unseen);
+        let stored: HashSet<&str> = stored.map(|job| job["metadata"]["uid"].as_str().unwrap()).collect();
         let asked = questions(&snapshot).jobs.into_iter().map(|entry| entry.uid);
-        let gone: HashSet<Uid> = asked.filter(|uid| !unseen.contains(uid.to_string().as_str())).collect();
+        let gone: HashSet<Uid> = asked.filter(|uid| !stored.contains(uid.to_string().as_str())).collect();
         let mut said = String::new();
         let mut observation = observe(&snapshot, &gone);
         tell(&mut said, &observation.events);

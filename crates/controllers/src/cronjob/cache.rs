@@ -1,0 +1,180 @@
+//! What is known of CronJobs and their Jobs: the newest state that a watch or an answer has shown.
+//!
+//! Answers to our own writes are put in at once, so that the next decision never knows less than the last one did
+//! (INV-36); the watch brings the same later and is recognised as no news.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::Arc,
+};
+
+use batch_plan::{
+    cronjob::{CronJobView, JobView},
+    job::Uid,
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    cron_jobs: HashMap<Uid, Arc<CronJobView>>,
+    /// Jobs by the CronJob that controls them.
+    jobs: HashMap<Uid, HashMap<Uid, Arc<JobView>>>,
+    /// The CronJob of each Job.
+    owners: HashMap<Uid, Uid>,
+}
+
+/// What the cache did not know before.
+#[derive(Debug)]
+pub(super) enum News {
+    Nothing,
+    Added,
+    Updated { old: Arc<CronJobView> },
+}
+
+impl Cache {
+    pub(super) fn cron_job(&self, uid: &Uid) -> Option<Arc<CronJobView>> {
+        self.cron_jobs.get(uid).cloned()
+    }
+
+    /// The Jobs that a CronJob controls, in the order of their names.
+    pub(super) fn jobs_of(&self, cron_job: &Uid) -> Vec<Arc<JobView>> {
+        let mut jobs: Vec<_> = self.jobs.get(cron_job).into_iter().flat_map(HashMap::values).cloned().collect();
+        jobs.sort_by(|a, b| a.name.cmp(&b.name));
+        jobs
+    }
+
+    pub(super) fn note_cron_job(&mut self, new: Arc<CronJobView>) -> News {
+        match self.cron_jobs.entry(new.uid.clone()) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(new);
+                News::Added
+            }
+            Entry::Occupied(known) if !is_newer(&new.resource_version, &known.get().resource_version) => News::Nothing,
+            Entry::Occupied(mut known) => News::Updated { old: known.insert(new) },
+        }
+    }
+
+    pub(super) fn forget_cron_job(&mut self, uid: &Uid) {
+        self.cron_jobs.remove(uid);
+    }
+
+    /// Whose Jobs have changed in a way that matters: one CronJob, or two if the Job changed hands (CJ-5).
+    pub(super) fn note_job(&mut self, new: JobView) -> Vec<Uid> {
+        let old_owner = self.owners.get(&new.uid).cloned();
+        let old = old_owner.as_ref().and_then(|owner| self.jobs.get(owner)?.get(&new.uid));
+        if old.is_some_and(|old| !is_newer(&new.resource_version, &old.resource_version)) {
+            return Vec::new();
+        }
+        let matters = old.is_none_or(|old| is_news(&new, old));
+        let mut touched = Vec::new();
+        if old_owner != new.owner {
+            touched.extend(self.forget_job(&new.uid));
+        }
+        if let Some(owner) = new.owner.clone() {
+            if matters {
+                touched.push(owner.clone());
+            }
+            self.owners.insert(new.uid.clone(), owner.clone());
+            self.jobs.entry(owner).or_default().insert(new.uid.clone(), Arc::new(new));
+        }
+        touched
+    }
+
+    /// The CronJob whose Job it was.
+    pub(super) fn forget_job(&mut self, uid: &Uid) -> Option<Uid> {
+        let owner = self.owners.remove(uid)?;
+        if let Entry::Occupied(mut jobs) = self.jobs.entry(owner.clone()) {
+            jobs.get_mut().remove(uid);
+            if jobs.get().is_empty() {
+                jobs.remove();
+            }
+        }
+        Some(owner)
+    }
+
+    /// The server has accepted the deletion of a Job. Whether it is gone or lingers the watch will tell.
+    pub(super) fn note_deletion(&mut self, uid: &Uid) {
+        let owner = self.owners.get(uid);
+        if let Some(job) = owner.and_then(|owner| self.jobs.get_mut(owner)?.get_mut(uid)) {
+            *job = Arc::new(JobView { terminating: true, ..JobView::clone(job) });
+        }
+    }
+
+    /// Nothing is known of anybody.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.cron_jobs.is_empty() && self.jobs.is_empty() && self.owners.is_empty()
+    }
+}
+
+/// Versions that are no numbers cannot be compared; they count as news.
+fn is_newer(new: &str, old: &str) -> bool {
+    match (new.parse::<u64>(), old.parse::<u64>()) {
+        (Ok(new), Ok(old)) => new > old,
+        _ => new != old,
+    }
+}
+
+/// A Job changes with every pod of it; almost none of that concerns its CronJob.
+fn is_news(new: &JobView, old: &JobView) -> bool {
+    let facts = |job: &JobView| {
+        (job.owner.clone(), job.ending, job.terminating, job.start_time, job.completion_time, job.scheduled)
+    };
+    facts(new) != facts(old)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn job(version: u32, owner: Option<&str>, status: Value) -> JobView {
+        let owners = owner.map(|uid| json!([{"kind": "CronJob", "uid": uid, "controller": true}]));
+        let metadata =
+            json!({"name": "j", "uid": "j", "resourceVersion": version.to_string(), "ownerReferences": owners});
+        serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
+    }
+
+    fn cron_job(version: &str) -> Arc<CronJobView> {
+        let metadata = json!({"name": "c", "uid": "a", "resourceVersion": version});
+        Arc::new(serde_json::from_value(json!({"metadata": metadata, "spec": {}})).unwrap())
+    }
+
+    /// CJ-5.
+    #[test]
+    fn those_concerned_hear_of_a_job_that_changed() {
+        let (a, b) = (Uid::new("a"), Uid::new("b"));
+        let mut cache = Cache::default();
+        assert_eq!(cache.note_job(job(1, Some("a"), json!({}))), [a.clone()]);
+        assert!(cache.note_job(job(1, Some("a"), json!({"startTime": "2024-01-01T00:00:00Z"}))).is_empty(), "old");
+        assert!(cache.note_job(job(2, Some("a"), json!({"active": 1}))).is_empty(), "of no concern");
+        let finished = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+        assert_eq!(cache.note_job(job(3, Some("a"), finished.clone())), [a.clone()]);
+        assert_eq!(cache.note_job(job(4, Some("b"), finished.clone())), [a.clone(), b.clone()], "changed hands");
+        assert_eq!((cache.jobs_of(&a).len(), cache.jobs_of(&b).len()), (0, 1));
+        assert_eq!(cache.note_job(job(5, None, finished)), [b.clone()], "released");
+        assert!(cache.is_empty());
+        cache.note_job(job(6, Some("b"), json!({})));
+        assert_eq!(cache.forget_job(&Uid::new("j")), Some(b));
+        assert!(cache.is_empty());
+    }
+
+    #[test]
+    fn echoes_of_what_is_known_are_no_news() {
+        let mut cache = Cache::default();
+        assert!(matches!(cache.note_cron_job(cron_job("7")), News::Added));
+        assert!(matches!(cache.note_cron_job(cron_job("7")), News::Nothing));
+        assert!(matches!(cache.note_cron_job(cron_job("6")), News::Nothing));
+        assert!(matches!(cache.note_cron_job(cron_job("10")), News::Updated { .. }));
+        assert!(matches!(cache.note_cron_job(cron_job("x")), News::Updated { .. }));
+    }
+
+    #[test]
+    fn a_job_that_was_deleted_is_on_its_way_out() {
+        let mut cache = Cache::default();
+        cache.note_job(job(1, Some("a"), json!({})));
+        cache.note_deletion(&Uid::new("j"));
+        cache.note_deletion(&Uid::new("unknown"));
+        assert!(cache.jobs_of(&Uid::new("a"))[0].terminating);
+    }
+}

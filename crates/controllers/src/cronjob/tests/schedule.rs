@@ -1,0 +1,207 @@
+//! What is started when, and what is told about it.
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::scene::{CRON_JOBS, JOBS, Scene, active_names, job_at};
+use crate::{
+    faults::{Fault, Faults},
+    runtime::{Resource, metrics::Exposition},
+    testing::pod,
+};
+
+#[tokio::test]
+async fn a_job_is_started_by_the_clock_and_written_down() {
+    let scene = Scene::new(Faults::none()).await;
+    let cron_job = scene.hourly(json!({"timeZone": "Europe/Rome"})).await;
+    scene.strike(10);
+    let served = scene.wait_served(10, 1).await;
+    let job = scene.world.get(JOBS, "default", &job_at(10)).await.unwrap();
+    let entry = &served["status"]["active"][0];
+    assert_eq!(entry["uid"], job["metadata"]["uid"]);
+    assert_eq!((&entry["apiVersion"], &entry["kind"]), (&json!("batch/v1"), &json!("Job")));
+    assert!(entry["resourceVersion"].is_string());
+    let annotations = &job["metadata"]["annotations"];
+    assert_eq!(annotations["batch.kubernetes.io/cronjob-scheduled-timestamp"], "2016-05-19T12:00:00+02:00");
+    let owner = json!([{"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": cron_job["metadata"]["uid"],
+        "controller": true, "blockOwnerDeletion": true}]);
+    assert_eq!(job["metadata"]["ownerReferences"], owner);
+    let event = scene.world.wait_event("SuccessfulCreate").await;
+    assert_eq!(event["message"], format!("Created job {}", job_at(10)));
+    assert_eq!(event["source"]["component"], "cronjob-controller");
+    let metrics = scene.world.context.metrics.encode(Exposition::Prometheus);
+    let line = "cronjob_controller_job_creation_skew_duration_seconds_bucket{le=\"1.0\"} 1";
+    assert!(metrics.lines().any(|found| found == line), "{metrics}");
+    assert!(metrics.contains("workqueue_adds_total{name=\"cronjob\"}"), "{metrics}");
+
+    scene.finish(&job_at(10), "Complete").await;
+    let done = scene.wait_active(0).await;
+    assert_eq!(done["status"]["lastSuccessfulTime"].as_str().map(|time| &time[..18]), Some("2016-05-19T10:00:0"));
+    scene.world.wait_event("SawCompletedJob").await;
+}
+
+#[tokio::test]
+async fn forbid_waits_for_the_running_job_and_then_makes_up_for_the_time() {
+    let scene = Scene::new(Faults::none()).await;
+    scene.hourly(json!({"concurrencyPolicy": "Forbid"})).await;
+    scene.strike(10);
+    scene.wait_served(10, 1).await;
+    scene.strike(11);
+    scene.world.wait_event("JobAlreadyActive").await;
+    assert_eq!(scene.job_names().await, [job_at(10)]);
+    scene.finish(&job_at(10), "Failed").await;
+    let served = scene.wait_served(11, 1).await;
+    assert_eq!(active_names(&served), [job_at(11)]);
+    assert!(served["status"]["lastSuccessfulTime"].is_null());
+}
+
+#[tokio::test]
+async fn replace_deletes_the_running_job_first() {
+    let scene = Scene::new(Faults::none()).await;
+    scene.hourly(json!({"concurrencyPolicy": "Replace"})).await;
+    scene.strike(10);
+    scene.wait_served(10, 1).await;
+    scene.strike(11);
+    scene.wait_served(11, 1).await;
+    assert_eq!(scene.job_names().await, [job_at(11)]);
+    scene.world.wait_event("SuccessfulDelete").await;
+    let calls = scene.faults.calls();
+    let position = |method: Method| calls.iter().rposition(|call| call.method == method).unwrap();
+    assert!(position(Method::DELETE) < position(Method::POST));
+}
+
+#[tokio::test]
+async fn suspended_nothing_starts_and_resumed_the_latest_missed_time_does() {
+    let scene = Scene::new(Faults::none()).await;
+    scene.hourly(json!({"suspend": true})).await;
+    scene.strike(13);
+    scene.world.patch(CRON_JOBS, "default", "c", json!({"spec": {"suspend": false}})).await;
+    scene.wait_served(13, 1).await;
+    assert_eq!(scene.job_names().await, [job_at(13)]);
+}
+
+/// REG-F04.
+#[tokio::test]
+async fn a_running_job_that_is_deleted_by_hand_does_not_block_the_next() {
+    let scene = Scene::new(Faults::none()).await;
+    scene.hourly(json!({"concurrencyPolicy": "Forbid"})).await;
+    scene.strike(10);
+    scene.wait_served(10, 1).await;
+    scene.world.delete(JOBS, "default", &job_at(10), "Background").await;
+    scene.wait_active(0).await;
+    scene.world.wait_event("MissingJob").await;
+    scene.strike(11);
+    scene.wait_served(11, 1).await;
+}
+
+/// REG-F12: the template's labels are not what makes a Job ours.
+#[tokio::test]
+async fn a_new_template_does_not_lose_the_jobs_of_the_old_one() {
+    let scene = Scene::new(Faults::none()).await;
+    scene.hourly(json!({"concurrencyPolicy": "Forbid", "successfulJobsHistoryLimit": 1})).await;
+    scene.strike(10);
+    scene.wait_served(10, 1).await;
+    let labels = json!({"spec": {"jobTemplate": {"metadata": {"labels": {"new": "label"}}}}});
+    scene.world.patch(CRON_JOBS, "default", "c", labels).await;
+    scene.finish(&job_at(10), "Complete").await;
+    scene.wait_active(0).await;
+    scene.strike(11);
+    scene.wait_served(11, 1).await;
+    assert_eq!(scene.job_names().await, [job_at(10), job_at(11)]);
+}
+
+/// CJ-15, row 52: history goes although nothing can be created, and the refusal is told.
+#[tokio::test]
+async fn a_full_quota_does_not_keep_history() {
+    let refused = Fault::Refused(403, "jobs.batch \"c\" is forbidden: exceeded quota: q");
+    let scene = Scene::new(Faults::at_first(Method::POST, "/jobs", refused)).await;
+    scene.hourly(json!({"successfulJobsHistoryLimit": 0})).await;
+    scene.strike(10);
+    // The refusal comes once; then the start is tried again.
+    let event = scene.world.wait_event("FailedCreate").await;
+    assert_eq!(event["message"], "Error creating job: jobs.batch \"c\" is forbidden: exceeded quota: q");
+    scene.wait_served(10, 1).await;
+    scene.finish(&job_at(10), "Complete").await;
+    scene.world.wait_gone(JOBS, "default", &job_at(10)).await;
+    // REG-F20.
+    let status = scene.wait_active(0).await["status"].clone();
+    assert!(status["lastSuccessfulTime"].is_string());
+}
+
+/// CJ-70: upstream sleeps for good.
+#[tokio::test]
+async fn a_foreign_job_in_the_way_costs_only_its_own_time() {
+    let scene = Scene::new(Faults::none()).await;
+    let foreign = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": job_at(10)},
+        "spec": {"template": pod("c")}});
+    scene.world.create(JOBS, "default", foreign).await;
+    scene.hourly(json!({})).await;
+    scene.strike(10);
+    let tried = || scene.faults.calls().iter().any(|call| call.method == Method::POST && call.code == 409);
+    while !tried() {
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    scene.strike(11);
+    let served = scene.wait_served(11, 1).await;
+    assert_eq!(active_names(&served), [job_at(11)]);
+    assert_eq!(scene.job_names().await, [job_at(10), job_at(11)]);
+}
+
+/// REG-F18: Jobs of a deleted CronJob of this name are left alone.
+#[tokio::test]
+async fn a_namesake_starts_from_nothing() {
+    let scene = Scene::new(Faults::none()).await;
+    scene.hourly(json!({"concurrencyPolicy": "Forbid"})).await;
+    scene.strike(10);
+    scene.wait_served(10, 1).await;
+    scene.world.delete(CRON_JOBS, "default", "c", "Orphan").await;
+    let patch = json!({"metadata": {"finalizers": null}});
+    scene.world.patch(CRON_JOBS, "default", "c", patch).await;
+    scene.world.wait_gone(CRON_JOBS, "default", "c").await;
+    scene.hourly(json!({"concurrencyPolicy": "Forbid", "successfulJobsHistoryLimit": 0})).await;
+    scene.finish(&job_at(10), "Complete").await;
+    scene.strike(11);
+    let served = scene.wait_served(11, 1).await;
+    assert!(served["status"]["lastSuccessfulTime"].is_null());
+    assert_eq!(scene.job_names().await, [job_at(10), job_at(11)]);
+}
+
+/// CJ-27: there nothing can be created, and nobody is left to be told.
+#[tokio::test]
+async fn in_a_namespace_that_goes_away_nothing_is_told() {
+    let scene = Scene::new(Faults::none()).await;
+    scene.world.namespace("going").await;
+    let held = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "finalizers": ["x/y"]}});
+    scene.world.create(&Resource::CONFIG_MAPS, "going", held).await;
+    let cron_job = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"},
+        "spec": {"schedule": "0 * * * *", "jobTemplate": {"spec": {"template": pod("c")}}}});
+    scene.world.create(CRON_JOBS, "going", cron_job).await;
+    scene.world.delete(&Resource::NAMESPACES, "", "going", "Background").await;
+    scene.strike(10);
+    let refused = || scene.faults.calls().iter().filter(|call| call.method == Method::POST && call.code == 403).count();
+    while refused() < 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+    let events = scene.world.list(&Resource::EVENTS).await;
+    let told = |event: &Value| event["reason"] == "FailedCreate";
+    assert!(!events.iter().any(told), "{events:#?}");
+}
+
+/// CJ-74.
+#[tokio::test]
+async fn a_job_made_by_hand_is_noticed_and_its_success_taken_over() {
+    let scene = Scene::new(Faults::none()).await;
+    let cron_job = scene.hourly(json!({})).await;
+    let owner = json!([{"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": cron_job["metadata"]["uid"],
+        "controller": true}]);
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "by-hand", "ownerReferences": owner},
+        "spec": {"template": pod("c")}});
+    scene.world.create(JOBS, "default", job).await;
+    let event = scene.world.wait_event("UnexpectedJob").await;
+    assert_eq!(event["message"], "Saw a job that the controller did not create or forgot: by-hand");
+    scene.finish("by-hand", "Complete").await;
+    let taken_over = |cron_job: Option<&Value>| {
+        cron_job.is_some_and(|cron_job| cron_job["status"]["lastSuccessfulTime"].is_string())
+    };
+    scene.world.wait(CRON_JOBS, "default", "c", taken_over).await;
+}
