@@ -42,8 +42,9 @@ pub struct Limits {
     pub connections: usize,
     /// From accepting a connection to the end of its TLS handshake.
     pub handshake: Duration,
-    /// From the moment an HTTP/1.1 request may begin to the end of its headers, so this is also how long such a
-    /// connection may sit between requests. kube-apiserver's value.
+    /// From the moment an HTTP/1.1 request may begin to the end of its headers. hyper has no other limit for connections
+    /// that sit between requests, so this is kube-apiserver's idle time, not its shorter one for headers: clients that
+    /// keep a connection rely on it.
     pub header_read: Duration,
     /// A connection without requests is closed after this. kube-apiserver's value.
     pub idle: Duration,
@@ -66,7 +67,7 @@ impl Default for Limits {
         Self {
             connections: 4096,
             handshake: Duration::from_secs(10),
-            header_read: Duration::from_secs(32),
+            header_read: Duration::from_secs(90),
             idle: Duration::from_secs(90),
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(15),

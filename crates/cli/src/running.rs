@@ -54,7 +54,7 @@ impl JobFlags {
             create_delete_max: self.max_pods_per_sync.into(),
             ..Settings::default()
         };
-        job::Options { settings, workers: self.concurrent_job_syncs.into() }
+        job::Options { settings, workers: self.concurrent_job_syncs.into(), ..job::Options::default() }
     }
 }
 

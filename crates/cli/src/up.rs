@@ -74,7 +74,10 @@ fn settings(options: Up, environment: &Environment) -> Result<Settings, Failure>
     };
     let runs_nothing_yet = left_to_us && parts == Parts::NOTHING;
     let gates = options.feature_gates;
-    let job = options.job.options(gates, Manager::BuiltIn);
+    let job = job::Options {
+        calls_at_once: job::Options::CALLS_IN_PROCESS,
+        ..options.job.options(gates, Manager::BuiltIn)
+    };
     Ok(Settings { data, listen: options.listen, kubeconfig, gates, parts, job, runs_nothing_yet })
 }
 

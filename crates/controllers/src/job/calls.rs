@@ -18,10 +18,6 @@ use crate::runtime::{
     requests::{self, DeleteOptions, Ignored, METADATA_ONLY, PatchType, Preconditions},
 };
 
-/// Calls of one sync that are on their way at the same time. Enough to fill a group commit of the embedded server; an
-/// API server that wants less says so (429).
-const CONCURRENCY: usize = 256;
-
 /// A call that has no answer by then will not get one: API servers give up after 60 seconds themselves.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(65);
 
@@ -34,37 +30,73 @@ pub(super) enum ClaimError {
     Disown { pod: String, source: Error },
 }
 
-/// Carries out the first step of a plan; outcomes are in the order of its pods.
-pub(super) async fn perform(client: &Client, job: &Job, action: &PodAction) -> Vec<CallOutcome> {
-    let namespace = namespace_of(job);
-    match action {
-        PodAction::None => Vec::new(),
-        PodAction::Create { pods, batches } => create_all(client, job, pods, batches).await,
-        PodAction::Remove(pods) => {
-            together(pods.iter().map(|pod| remove(client, namespace, pod).boxed()).collect()).await
-        }
-        PodAction::End(pods) => {
-            together(pods.iter().map(|pod| delete(client, namespace, pod).boxed()).collect()).await
+/// Talks to the API about pods.
+pub(super) struct PodCalls {
+    pub(super) client: Client,
+    /// Calls of one sync that are on their way at the same time.
+    pub(super) at_once: usize,
+}
+
+impl PodCalls {
+    /// Carries out the first step of a plan; outcomes are in the order of its pods.
+    pub(super) async fn perform(&self, job: &Job, action: &PodAction) -> Vec<CallOutcome> {
+        let (client, namespace) = (&self.client, namespace_of(job));
+        match action {
+            PodAction::None => Vec::new(),
+            PodAction::Create { pods, batches } => self.create_all(job, pods, batches).await,
+            PodAction::Remove(pods) => {
+                self.together(pods.iter().map(|pod| remove(client, namespace, pod).boxed()).collect()).await
+            }
+            PodAction::End(pods) => {
+                self.together(pods.iter().map(|pod| delete(client, namespace, pod).boxed()).collect()).await
+            }
         }
     }
-}
 
-/// Removes tracking finalizers (JC-1311).
-pub(super) async fn release(client: &Client, namespace: &str, pods: &[PodRef]) -> ReleaseOutcome {
-    let calls = pods.iter().map(|pod| release_one(client, namespace, pod).boxed()).collect();
-    let failed = together(calls).await.into_iter().flatten().collect();
-    ReleaseOutcome { failed }
-}
+    /// Removes tracking finalizers (JC-1311).
+    pub(super) async fn release(&self, namespace: &str, pods: &[PodRef]) -> ReleaseOutcome {
+        let calls = pods.iter().map(|pod| release_one(&self.client, namespace, pod).boxed()).collect();
+        let failed = self.together(calls).await.into_iter().flatten().collect();
+        ReleaseOutcome { failed }
+    }
 
-/// Adopts and disowns. The answer is the newest version written, for the read-your-writes guard.
-pub(super) async fn claim(client: &Client, job: &Job, claims: &Claims) -> Result<u64, ClaimError> {
-    // One fresh read decides about all adoptions of a sync (INV-16).
-    let refused = if claims.adopt.is_empty() { None } else { recheck(client, job).await.err() };
-    let adopt = claims.adopt.iter().map(|pod| adopt(client, job, pod, refused.as_deref()).boxed());
-    let disown = claims.disown.iter().map(|pod| disown(client, job, pod).boxed());
-    let outcomes = together(adopt.chain(disown).collect()).await;
-    // All are tried; the first error is the sync's (JC-607).
-    outcomes.into_iter().try_fold(0, |newest, outcome| outcome.map(|version| newest.max(version)))
+    /// Adopts and disowns. The answer is the newest version written, for the read-your-writes guard.
+    pub(super) async fn claim(&self, job: &Job, claims: &Claims) -> Result<u64, ClaimError> {
+        let client = &self.client;
+        // One fresh read decides about all adoptions of a sync (INV-16).
+        let refused = if claims.adopt.is_empty() { None } else { recheck(client, job).await.err() };
+        let adopt = claims.adopt.iter().map(|pod| adopt(client, job, pod, refused.as_deref()).boxed());
+        let disown = claims.disown.iter().map(|pod| disown(client, job, pod).boxed());
+        let outcomes = self.together(adopt.chain(disown).collect()).await;
+        // All are tried; the first error is the sync's (JC-607).
+        outcomes.into_iter().try_fold(0, |newest, outcome| outcome.map(|version| newest.max(version)))
+    }
+
+    /// JC-1009: batch after batch, until one has a failure.
+    async fn create_all(&self, job: &Job, pods: &[Creation], batches: &[usize]) -> Vec<CallOutcome> {
+        let stencil = match PodStencil::new(job) {
+            Ok(stencil) => stencil,
+            Err(no_labels) => return vec![CallOutcome::Failed(no_labels.to_string()); pods.len()],
+        };
+        let mut outcomes = Vec::with_capacity(pods.len());
+        let mut rest = pods;
+        for size in batches {
+            let (batch, later) = rest.split_at((*size).min(rest.len()));
+            rest = later;
+            let calls = batch.iter().map(|pod| create(&self.client, job, &stencil, pod).boxed()).collect();
+            outcomes.extend(self.together(calls).await);
+            if outcomes.iter().any(|outcome| outcome.error().is_some()) {
+                break;
+            }
+        }
+        outcomes.resize(pods.len(), CallOutcome::Skipped);
+        outcomes
+    }
+
+    /// Runs calls side by side; answers come in their order.
+    async fn together<T: Send>(&self, calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
+        stream::iter(calls).buffered(self.at_once).collect().await
+    }
 }
 
 /// PATCH of a pod whose answer is not looked at.
@@ -96,32 +128,6 @@ pub(super) fn text_of(error: &Error) -> String {
         Error::Service(source) => source.to_string(),
         other => other.to_string(),
     }
-}
-
-/// Runs calls side by side; answers come in their order.
-async fn together<T: Send>(calls: Vec<BoxFuture<'_, T>>) -> Vec<T> {
-    stream::iter(calls).buffered(CONCURRENCY).collect().await
-}
-
-/// JC-1009: batch after batch, until one has a failure.
-async fn create_all(client: &Client, job: &Job, pods: &[Creation], batches: &[usize]) -> Vec<CallOutcome> {
-    let stencil = match PodStencil::new(job) {
-        Ok(stencil) => stencil,
-        Err(no_labels) => return vec![CallOutcome::Failed(no_labels.to_string()); pods.len()],
-    };
-    let mut outcomes = Vec::with_capacity(pods.len());
-    let mut rest = pods;
-    for size in batches {
-        let (batch, later) = rest.split_at((*size).min(rest.len()));
-        rest = later;
-        let calls = batch.iter().map(|pod| create(client, job, &stencil, pod).boxed()).collect();
-        outcomes.extend(together(calls).await);
-        if outcomes.iter().any(|outcome| outcome.error().is_some()) {
-            break;
-        }
-    }
-    outcomes.resize(pods.len(), CallOutcome::Skipped);
-    outcomes
 }
 
 async fn create(client: &Client, job: &Job, stencil: &PodStencil, pod: &Creation) -> CallOutcome {

@@ -21,6 +21,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::{Client, Error};
 
 use self::{
+    calls::PodCalls,
     orphans::Orphan,
     shared::Shared,
     sync::{SyncError, Syncer},
@@ -40,11 +41,19 @@ pub struct Options {
     pub settings: Settings,
     /// `--concurrent-job-syncs`: so many Jobs, and so many orphans, are worked on at a time (JC-103).
     pub workers: usize,
+    /// Calls about the pods of one Job that are on their way at the same time.
+    pub calls_at_once: usize,
+}
+
+impl Options {
+    /// Enough to fill a group commit of the embedded server.
+    pub const CALLS_IN_PROCESS: usize = 256;
 }
 
 impl Default for Options {
+    /// For a cluster: kube's client opens a connection per call, and an API server lets some 200 writes in at a time.
     fn default() -> Self {
-        Self { settings: Settings::default(), workers: 5 }
+        Self { settings: Settings::default(), workers: 5, calls_at_once: 32 }
     }
 }
 
@@ -77,7 +86,8 @@ pub async fn run_and_tell(context: ControllerContext, options: Options, ready: i
     if all_synced(&[&jobs_mirrored, &pods_mirrored], &shutdown).await {
         tracing::info!(workers = options.workers, "Starting job controller");
         let recorder = context.recorder.component(COMPONENT);
-        let syncer = Arc::new(Syncer::new(context.client.clone(), recorder, shared.clone(), pods_mirrored));
+        let calls = PodCalls { client: context.client.clone(), at_once: options.calls_at_once.max(1) };
+        let syncer = Arc::new(Syncer::new(calls, recorder, shared.clone(), pods_mirrored));
         for _ in 0..options.workers.max(1) {
             let worker = syncer.clone();
             let act = move |uid| sync(worker.clone(), uid);

@@ -10,12 +10,12 @@ use k8s_openapi::{
     api::batch::v1::{Job, JobSpec, JobStatus},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::{Client, Error};
+use kube::Error;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::{
-    calls::{self, ClaimError, bounded, name_of, namespace_of, text_of},
+    calls::{ClaimError, PodCalls, bounded, name_of, namespace_of, text_of},
     shared::{Beginning, Shared},
 };
 use crate::runtime::{EventType, ObjectRef, Progress, Recorder, Resource, requests};
@@ -25,11 +25,11 @@ const CONFLICTS_SUSPICIOUS: u32 = 4;
 
 /// Syncs Jobs, whichever worker asks.
 pub(super) struct Syncer {
-    client: Client,
+    pods: PodCalls,
     recorder: Recorder,
     shared: Arc<Shared>,
     /// How far the cache of pods has come.
-    pods: Progress,
+    pods_seen: Progress,
 }
 
 /// Why a sync has to be repeated. The texts are upstream's (JC section 23).
@@ -59,14 +59,14 @@ impl SyncError {
 }
 
 impl Syncer {
-    pub(super) fn new(client: Client, recorder: Recorder, shared: Arc<Shared>, pods: Progress) -> Self {
-        Self { client, recorder, shared, pods }
+    pub(super) fn new(pods: PodCalls, recorder: Recorder, shared: Arc<Shared>, pods_seen: Progress) -> Self {
+        Self { pods, recorder, shared, pods_seen }
     }
 
     /// Brings one Job further.
     pub(super) async fn sync(&self, uid: &Uid) -> Result<(), SyncError> {
         let started = Instant::now();
-        let outcome = match self.shared.begin(uid, self.pods.resource_version()) {
+        let outcome = match self.shared.begin(uid, self.pods_seen.resource_version()) {
             Beginning::Gone => return Ok(()),
             Beginning::Stale { read, written } => {
                 self.shared.metrics.stale_pods();
@@ -127,7 +127,7 @@ impl Syncer {
 
     /// Pods that were still tracked when their Job finished (INV-13).
     async fn release_leftovers(&self, uid: &Uid, job: &Job, pods: &[PodRef]) -> Result<(), SyncError> {
-        let outcome = calls::release(&self.client, namespace_of(job), pods).await;
+        let outcome = self.pods.release(namespace_of(job), pods).await;
         self.shared.note_release(uid, pods, &outcome);
         match outcome.failed.into_values().next() {
             Some(error) => Err(SyncError::RemoveFinalizer(error)),
@@ -140,7 +140,7 @@ impl Syncer {
 
     /// The watch shows the pods with their new owner and brings the next sync.
     async fn claim(&self, uid: &Uid, job: &Job, claims: &Claims) -> Result<Option<Duration>, SyncError> {
-        let version = calls::claim(&self.client, job, claims).await?;
+        let version = self.pods.claim(job, claims).await?;
         self.shared.wrote_pods(uid, version);
         Ok(None)
     }
@@ -148,11 +148,14 @@ impl Syncer {
     /// The three steps of a sync. The answer is when to look again, whatever happens until then.
     async fn act(&self, uid: &Uid, job: &Arc<Job>, act: Box<Act>) -> Result<Option<Duration>, SyncError> {
         let creates = act.label == SyncAction::PodsCreated;
-        let outcomes = calls::perform(&self.client, job, &act.action).await;
+        let outcomes = self.pods.perform(job, &act.action).await;
         self.shared.note_action(uid, &act.action, &outcomes);
-        let failed_call = outcomes.iter().find_map(CallOutcome::error).map(str::to_owned);
+        let name_taken = outcomes.contains(&CallOutcome::NameTaken);
+        let refused = outcomes.iter().filter(|outcome| **outcome != CallOutcome::NameTaken);
+        let refused = refused.map(CallOutcome::error).find_map(|error| error.map(str::to_owned));
         let record = act.record(&outcomes);
         self.emit(job, &record.events);
+        self.shared.metrics.count(&record.creations);
 
         let mut job = job.clone();
         if let Some(status) = &record.status {
@@ -163,7 +166,7 @@ impl Syncer {
         }
         self.shared.metrics.count(&record.metrics);
         let wake_after = record.wake_after;
-        let outcome = calls::release(&self.client, namespace_of(&job), &record.release).await;
+        let outcome = self.pods.release(namespace_of(&job), &record.release).await;
         self.shared.note_release(uid, &record.release, &outcome);
 
         let close = record.close(&outcome);
@@ -180,9 +183,11 @@ impl Syncer {
         if let Some(error) = outcome.failed.into_values().next() {
             return Err(SyncError::RemoveFinalizer(error));
         }
-        match failed_call {
+        match refused {
             Some(error) if creates => Err(SyncError::Create(error)),
             Some(error) => Err(SyncError::Delete(error)),
+            // The next plan knows that the name is taken and uses another.
+            None if name_taken => Ok(Some(Duration::ZERO)),
             None => Ok(wake_after),
         }
     }
@@ -197,7 +202,7 @@ impl Syncer {
             spec: job.spec.as_ref(),
             status,
         };
-        let written: Written = match bounded(requests::replace(&self.client, &path, &body)).await {
+        let written: Written = match bounded(requests::replace(&self.pods.client, &path, &body)).await {
             Ok(written) => written,
             Err(error) if requests::is_not_found(&error) => return Ok(None),
             Err(error) => return Err(error),
