@@ -8,6 +8,7 @@ mod environment;
 mod failure;
 mod kubeconfig;
 mod logging;
+mod nodes;
 mod parts;
 mod running;
 mod server;
@@ -15,6 +16,8 @@ mod shutdown;
 mod up;
 mod version;
 
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -28,6 +31,11 @@ use crate::environment::Environment;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    // The nursery must be the only thread of its process, so it comes before everything else.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == node::nursery::SUBCOMMAND) {
+        return nursery(words.next());
+    }
     let arguments = Arguments::parse();
     let environment = Environment::read();
     logging::start(arguments.verbose, &environment);
@@ -39,5 +47,17 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+/// The hidden subcommand that owns the processes of pods and outlives the server.
+fn nursery(directory: Option<OsString>) -> ExitCode {
+    let Some(directory) = directory else { return ExitCode::FAILURE };
+    match node::nursery::run(Path::new(&directory)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: run the nursery: {error}");
+            ExitCode::FAILURE
+        }
     }
 }

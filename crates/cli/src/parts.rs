@@ -119,11 +119,6 @@ pub(crate) struct Parts {
     pub(crate) node: NodeKind,
 }
 
-impl Parts {
-    /// The API server alone.
-    pub(crate) const NOTHING: Self = Self { controllers: Vec::new(), node: NodeKind::None };
-}
-
 impl Available {
     /// The parts that the flags ask for, or the first one that was named and does not exist.
     pub(crate) fn choose(&self, controllers: &Controllers, node: Option<NodeKind>) -> Result<Parts, Missing> {

@@ -8,14 +8,13 @@ use batch_plan::job::{Manager, Settings};
 use batch_types::gates::Gates;
 use clap::Args;
 use controllers::runtime::{ControllerContext, Environment, Metrics, Shutdown, Supervisor, TaskError};
-use controllers::{gc, job, namespace, podgc};
+use controllers::{cronjob, gc, job, namespace, podgc, scheduler, ttl};
 use jiff::SignedDuration;
 
 use crate::parts::Controller;
 
 /// The controllers that this version has.
-pub(crate) const CONTROLLERS: [Controller; 4] =
-    [Controller::Job, Controller::Gc, Controller::PodGc, Controller::Namespace];
+pub(crate) const CONTROLLERS: [Controller; 7] = Controller::ALL;
 
 /// Flags of the Job controller. Names and defaults are kube-controller-manager's or those of its source (JC-106).
 #[derive(Debug, Clone, Args)]
@@ -107,8 +106,15 @@ pub(crate) fn start(
                     namespace::Options { furnishing: choice.furnishing.clone(), ..namespace::Options::default() };
                 tasks.spawn("namespace controller", namespace::run(context, options));
             }
-            Controller::Ttl | Controller::CronJob | Controller::Scheduler => {
-                unreachable!("`{controller}` is not among the controllers that can be chosen")
+            Controller::Ttl => {
+                let options = ttl::Options { gates: choice.job.settings.gates, ..ttl::Options::default() };
+                tasks.spawn("TTL controller", ttl::run(context, options));
+            }
+            Controller::CronJob => {
+                tasks.spawn("CronJob controller", cronjob::run(context, cronjob::Options::default()));
+            }
+            Controller::Scheduler => {
+                tasks.spawn("scheduler", scheduler::run(context, scheduler::Options::default()));
             }
         }
     }

@@ -3,8 +3,10 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow};
+use apiserver::logs::LogSource;
 use apiserver::serve::{Limits, serve};
 use apiserver::storage::ObjectStore;
 use apiserver::tls::{Identity, server_names};
@@ -55,6 +57,11 @@ impl Server {
     /// A client that calls this server without a network (design D1).
     pub(crate) fn client(&self) -> kube::Client {
         self.api.client()
+    }
+
+    /// Where `pods/log` is read from.
+    pub(crate) fn set_log_source(&self, logs: Arc<dyn LogSource>) {
+        self.api.set_log_source(logs);
     }
 
     pub(crate) fn identity(&self) -> &Identity {

@@ -22,14 +22,15 @@ use crate::arguments::Up;
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::kubeconfig;
-use crate::parts::{Available, Controllers, Parts};
+use crate::nodes::Node;
+use crate::parts::{Available, NodeKind, Parts};
 use crate::running::{CONTROLLERS, Choice, start};
 use crate::server::{KUBERNETES_VERSION, Server};
 use crate::shutdown::Signals;
 use crate::version::VERSION;
 
 /// The parts this version has.
-const AVAILABLE: Available = Available { controllers: &CONTROLLERS, nodes: &[] };
+const AVAILABLE: Available = Available { controllers: &CONTROLLERS, nodes: &[NodeKind::Process, NodeKind::Simulated] };
 
 /// After the server has drained, stray background work gets this long before the process ends without it.
 const RUNTIME_END: Duration = Duration::from_millis(200);
@@ -43,8 +44,6 @@ pub(crate) struct Settings {
     pub(crate) gates: Gates,
     pub(crate) parts: Parts,
     pub(crate) job: job::Options,
-    /// The choice of parts was left to this version, and it has none.
-    pub(crate) runs_nothing_yet: bool,
 }
 
 pub(crate) fn run(options: Up, environment: &Environment) -> Result<(), Failure> {
@@ -57,7 +56,6 @@ pub(crate) fn run(options: Up, environment: &Environment) -> Result<(), Failure>
 }
 
 fn settings(options: Up, environment: &Environment) -> Result<Settings, Failure> {
-    let left_to_us = options.controllers == Controllers::default() && options.node.is_none();
     let parts = AVAILABLE
         .choose(&options.controllers, options.node)
         .map_err(|missing| Failure::usage(missing).hint("leave the flag out to run all that this version has"))?;
@@ -72,13 +70,12 @@ fn settings(options: Up, environment: &Environment) -> Result<Settings, Failure>
         Some(path) => absolute(&path)?,
         None => data.join("kubeconfig"),
     };
-    let runs_nothing_yet = left_to_us && parts == Parts::NOTHING;
     let gates = options.feature_gates;
     let job = job::Options {
         calls_at_once: job::Options::CALLS_IN_PROCESS,
         ..options.job.options(gates, Manager::BuiltIn)
     };
-    Ok(Settings { data, listen: options.listen, kubeconfig, gates, parts, job, runs_nothing_yet })
+    Ok(Settings { data, listen: options.listen, kubeconfig, gates, parts, job })
 }
 
 async fn serve(settings: &Settings) -> Result<(), Failure> {
@@ -89,23 +86,37 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
     kubeconfig::write(&settings.kubeconfig, server.address(), server.identity())?;
     tracing::info!(data = %settings.data.display(), parts = ?settings.parts, gates = ?settings.gates, "ready");
     announce(settings, server.address());
+    let mut node = Node::start(settings.parts.node, &server, &settings.data).await?;
     let shutdown = Shutdown::new();
     let controllers = start(server.client(), Metrics::new(), choice(settings, &server), shutdown.clone(), || {});
     let mut ended = Ok(());
+    let mut died = false;
     // Controllers end before the server they talk to. One that dies takes the process along: the rest would go on
     // accepting Jobs that nobody runs.
     server
         .run(async {
             let mut all = pin!(controllers.ended());
-            tokio::select! {
-                outcome = &mut all => ended = outcome,
-                () = signals.first() => {
-                    shutdown.cancel();
-                    ended = all.await;
+            let early = tokio::select! {
+                outcome = &mut all => Some(outcome),
+                () = signals.first() => None,
+                () = node.ended() => {
+                    died = true;
+                    None
                 }
+            };
+            shutdown.cancel();
+            ended = match early {
+                Some(outcome) => outcome,
+                None => all.await,
+            };
+            if !died {
+                node.stop().await;
             }
         })
         .await?;
+    if died {
+        return Err(Failure::new(anyhow!("the node ended unasked")).hint("its last words are in the log: run with `-v`"));
+    }
     ended.map_err(Failure::new)
 }
 
@@ -129,9 +140,6 @@ fn prepare_data_dir(data: &Path) -> Result<(), Failure> {
 fn announce(settings: &Settings, address: SocketAddr) {
     let kubeconfig = kubeconfig::shell_word(&settings.kubeconfig);
     let url = kubeconfig::server_url(address);
-    if settings.runs_nothing_yet {
-        eprintln!("note: this version stores and serves Jobs; it does not run them yet");
-    }
     let mut stdout = std::io::stdout().lock();
     // Nobody may be reading; the server serves all the same.
     let _ = writeln!(

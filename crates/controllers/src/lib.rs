@@ -9,6 +9,7 @@ pub mod job;
 pub mod namespace;
 pub mod podgc;
 pub mod runtime;
+pub mod scheduler;
 pub mod ttl;
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use crate::nursery::protocol::Abilities;
 const LEASE_SECONDS: i64 = 40;
 const RENEW_INTERVAL: Duration = Duration::from_secs(10);
 
+const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+
 /// Tells what runs pods here, for people and for node selectors.
 const RUNTIME_LABEL: &str = "tally.dev/runtime";
 
@@ -42,7 +44,23 @@ pub(crate) async fn register(client: &Client, description: &Description) -> Resu
     }
     let status = json!({"status": status(description, Timestamp::now())});
     done(calls::merge_patch(client, &format!("{path}/status"), &status).await)?;
+    remove_not_ready_taint(client, &path).await?;
     renew(client, &description.name).await
+}
+
+/// New nodes carry a taint until somebody has seen them ready. On a cluster the node lifecycle controller does that; here
+/// there is none, and nobody knows better than the node itself.
+async fn remove_not_ready_taint(client: &Client, path: &str) -> Result<(), String> {
+    let request = http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())?;
+    let node: Value = client.request(request).await.map_err(|error| error.to_string())?;
+    let Some(taints) = node["spec"]["taints"].as_array() else { return Ok(()) };
+    let kept: Vec<&Value> = taints.iter().filter(|taint| taint["key"] != NOT_READY_TAINT).collect();
+    if kept.len() == taints.len() {
+        return Ok(());
+    }
+    let version = &node["metadata"]["resourceVersion"];
+    let patch = json!({"metadata": {"resourceVersion": version}, "spec": {"taints": kept}});
+    done(calls::merge_patch(client, path, &patch).await)
 }
 
 /// Renews the Lease, or makes it.

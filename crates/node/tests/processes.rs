@@ -302,3 +302,14 @@ async fn the_node_registers_and_holds_a_lease() {
     let lease = cluster.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/here").await.unwrap();
     assert_eq!(lease["spec"]["holderIdentity"], "here");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_stopped_with_its_pods_reports_them() {
+    let mut cluster = Cluster::start().await;
+    cluster.create_pod("p", script("while :; do sleep 0.05; done")).await;
+    cluster.wait_for("p", |pod| pod["status"]["phase"] == "Running").await;
+    cluster.stop_node_with_pods().await;
+    let pod = cluster.pod("p").await.unwrap();
+    assert_eq!((&pod["status"]["phase"], &pod["status"]["reason"]), (&json!("Failed"), &json!("Terminated")));
+    assert_eq!(pod["status"]["conditions"][0]["type"], "DisruptionTarget");
+}

@@ -50,6 +50,7 @@ pub struct ProcessNode {
     logs: LogReader,
     task: JoinHandle<()>,
     shutdown: CancellationToken,
+    drain: CancellationToken,
 }
 
 impl ProcessNode {
@@ -68,11 +69,11 @@ impl ProcessNode {
             .map_err(|reason| Error::Register { name: options.name.clone(), reason })?;
         let running = Running::default();
         let logs = LogReader::new(layout.logs(), running.clone());
-        let shutdown = CancellationToken::new();
+        let (shutdown, drain) = (CancellationToken::new(), CancellationToken::new());
         let (changes_in, changes) = mpsc::channel(CHANGES);
         let name = options.name.clone();
         let (supervisor, messages) = Supervisor::new(client.clone(), options, nursery, welcome, running);
-        let inbox = Inbox { changes, reports, messages, shutdown: shutdown.clone() };
+        let inbox = Inbox { changes, reports, messages, shutdown: shutdown.clone(), drain: drain.clone() };
         let task = tokio::spawn(async move {
             tokio::select! {
                 () = supervisor.run(inbox) => {}
@@ -80,7 +81,7 @@ impl ProcessNode {
                 () = registration::beat(&client, &description.name) => {}
             }
         });
-        Ok(Self { logs, task, shutdown })
+        Ok(Self { logs, task, shutdown, drain })
     }
 
     /// Reads the logs of this node's pods.
@@ -97,6 +98,15 @@ impl ProcessNode {
     pub async fn stop(mut self) {
         self.shutdown.cancel();
         self.ended().await;
+    }
+
+    /// Stops all containers, reports their pods as failed because of the shutdown (PL-62), then stops the agent. After
+    /// `patience` it stops as it is.
+    pub async fn stop_with_pods(mut self, patience: Duration) {
+        self.drain.cancel();
+        if tokio::time::timeout(patience, self.ended()).await.is_err() {
+            self.stop().await;
+        }
     }
 }
 

@@ -38,6 +38,11 @@ pub(crate) fn check(spec: &PodSpec, abilities: Abilities) -> Result<(), Rejectio
     containers().try_for_each(|container| check_user(container, spec, abilities))
 }
 
+/// Why pods are refused while the node goes down.
+pub(crate) fn node_shutdown() -> Rejection {
+    Rejection { reason: "NodeShutdown", text: "Pod was rejected as the node is shutting down.".to_owned() }
+}
+
 /// Volumes that admission added to every pod do not count.
 pub(crate) fn needs_mounts(container: &Container, spec: &PodSpec) -> bool {
     container

@@ -68,6 +68,8 @@ impl PodLifecycle {
                 now.elapsed + left
             }),
             is_rejected: false,
+            is_forced: false,
+            is_disrupted: false,
             is_gone: false,
             has_reported_end: is_terminal,
             is_delete_sent: false,

@@ -17,8 +17,10 @@
 mod adopt;
 mod conditions;
 mod container;
+mod inputs;
 mod phase;
 mod probe;
+mod progress;
 mod restart;
 mod status;
 mod stop;
@@ -34,11 +36,10 @@ use serde_json::Value;
 pub use adopt::Record;
 use conditions::Transitions;
 pub use container::Exit;
-use container::{Container, Kind, START_ERROR_CODE, State};
+use container::{Container, Kind};
 pub use probe::ProbeKind;
-use probe::{Probes, Verdict};
 pub use status::container_id;
-use stop::{Step, Stop};
+use stop::Stop;
 
 use crate::moment::Moment;
 use crate::pod::{self, Phase, Pod, PodSpec};
@@ -89,12 +90,16 @@ pub enum Input {
     CleanedUp,
     /// The API has the status with this phase.
     Reported(Phase),
+    /// The node goes down and takes its pods with it; they get at most this much grace (PL-62).
+    Shutdown {
+        grace_max: Duration,
+    },
     /// Nothing but time.
     Tick,
 }
 
 /// What may change about a pod while it is on a node.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Set once the pod is being deleted: the grace that the API granted.
     pub deletion_grace_seconds: Option<i64>,
@@ -206,6 +211,10 @@ pub struct PodLifecycle {
     /// When `activeDeadlineSeconds` is over.
     active_deadline: Option<Duration>,
     is_rejected: bool,
+    /// Failed whatever its containers did.
+    is_forced: bool,
+    /// The end is the node's doing, not the pod's: DisruptionTarget.
+    is_disrupted: bool,
     is_gone: bool,
     has_reported_end: bool,
     is_delete_sent: bool,
@@ -234,7 +243,11 @@ impl PodLifecycle {
     /// A pod that the node refuses (PL-22): Failed at once, without container statuses.
     pub fn rejected(pod: &Pod, reason: &'static str, text: &str, now: Moment) -> (Self, Event) {
         let mut rejected = Self::new(pod, now);
-        let message = format!("Pod was rejected: {text}");
+        let message = match reason {
+            // The one text that says so already.
+            "NodeShutdown" => text.to_owned(),
+            _ => format!("Pod was rejected: {text}"),
+        };
         rejected.is_rejected = true;
         rejected.reason = Some(reason.to_owned());
         rejected.message = Some(message.clone());
@@ -294,6 +307,11 @@ impl PodLifecycle {
         matches!(self.stage, Stage::Stopped { .. })
     }
 
+    /// Does the API know how the pod ended?
+    pub fn has_reported_end(&self) -> bool {
+        self.has_reported_end
+    }
+
     /// When [`Input::Tick`] is due.
     pub fn wake(&self) -> Option<Duration> {
         let preparation = match self.preparation {
@@ -323,423 +341,6 @@ impl PodLifecycle {
         actions
     }
 
-    fn take(&mut self, input: Input, now: Moment, actions: &mut Vec<Action>) {
-        match input {
-            Input::Observed(observed) => self.observed(observed, now),
-            Input::Gone => self.is_gone = true,
-            Input::Prepared(result) => self.prepared(result, now, actions),
-            Input::Started { container, attempt, at } => self.started(container, attempt, at, now, actions),
-            Input::NotStarted { container, attempt, failure } => {
-                self.not_started(container, attempt, failure, now, actions);
-            }
-            Input::Exited { container, attempt, exit } => self.exited(container, attempt, exit, now, actions),
-            Input::HookFinished { container, attempt, hook, result } => {
-                self.hook_finished(container, attempt, hook, result, now, actions);
-            }
-            Input::Probed { container, attempt, probe, result } => {
-                self.probed(container, attempt, probe, result, now, actions);
-            }
-            Input::CleanedUp => {
-                if let Stage::Stopped { is_clean, .. } = &mut self.stage {
-                    *is_clean = true;
-                }
-            }
-            Input::Reported(phase) => {
-                self.phase = phase;
-                self.has_reported_end |= phase.is_terminal();
-            }
-            Input::Tick => {}
-        }
-    }
-
-    fn observed(&mut self, observed: Observed, now: Moment) {
-        self.generation = observed.generation.or(self.generation);
-        self.unmet_gates = observed.unmet_gates;
-        if let Some(seconds) = observed.deletion_grace_seconds {
-            let grace = whole_seconds(seconds);
-            if self.deletion_grace.is_none_or(|before| grace < before) {
-                self.deletion_grace = Some(grace);
-                self.shorten_stop(now.elapsed + grace.max(Duration::from_secs(1)));
-            }
-        }
-        if observed.phase.is_terminal() && !self.has_ended() {
-            self.phase = observed.phase;
-            self.has_reported_end = true;
-            self.begin_stop(self.default_grace(), now);
-        }
-    }
-
-    fn prepared(&mut self, result: Result<(), String>, now: Moment, actions: &mut Vec<Action>) {
-        let Preparation::UnderWay { failures } = self.preparation else { return };
-        self.preparation = match result {
-            Ok(()) => Preparation::Done,
-            Err(message) => {
-                actions.push(warning("FailedMount", message, None));
-                Preparation::Wanted { failures: failures + 1, not_before: now.elapsed + retry_after(failures) }
-            }
-        };
-    }
-
-    fn started(&mut self, index: Index, attempt: u32, at: Timestamp, now: Moment, actions: &mut Vec<Action>) {
-        let spec = Arc::clone(&self.spec);
-        let Some(container) = self.containers.get_mut(index).filter(|it| it.starting == Some(attempt)) else { return };
-        let spec = spec_at(&spec, index);
-        container.set_running(attempt, at);
-        container.probes = Probes::start(spec, now.elapsed);
-        actions.push(normal("Started", "Container started".to_owned(), Some(index)));
-        if has_hook(spec, Hook::PostStart) && self.stage == Stage::Working {
-            container.post_start_pending = true;
-            actions.push(Action::RunHook { container: index, attempt, hook: Hook::PostStart });
-        }
-    }
-
-    fn not_started(
-        &mut self,
-        index: Index,
-        attempt: u32,
-        failure: StartFailure,
-        now: Moment,
-        actions: &mut Vec<Action>,
-    ) {
-        let Some(container) = self.containers.get_mut(index).filter(|it| it.starting == Some(attempt)) else { return };
-        match failure {
-            StartFailure::Config(message) => {
-                container.starting = None;
-                container.not_before = Some(now.elapsed + retry_after(container.config_failures));
-                container.config_failures = container.config_failures.saturating_add(1);
-                actions.push(warning("Failed", format!("Error: {message}"), Some(index)));
-                container.set_waiting("CreateContainerConfigError", Some(message));
-            }
-            StartFailure::Start { message, at } => {
-                actions.push(warning("Failed", format!("Error: {message}"), Some(index)));
-                let exit = Exit {
-                    code: START_ERROR_CODE,
-                    reason: "StartError".into(),
-                    message: Some(message),
-                    started_at: Some(Timestamp::UNIX_EPOCH),
-                    finished_at: Some(at),
-                    has_instance: true,
-                };
-                self.ended(index, attempt, exit, now, actions);
-            }
-        }
-    }
-
-    fn exited(&mut self, index: Index, attempt: u32, exit: Exit, now: Moment, actions: &mut Vec<Action>) {
-        let Some(container) = self.containers.get(index) else { return };
-        let is_current = container.starting == Some(attempt)
-            || (container.starting.is_none() && container.is_running() && container.attempt == attempt);
-        if is_current {
-            self.ended(index, attempt, exit, now, actions);
-        }
-    }
-
-    fn ended(&mut self, index: Index, attempt: u32, exit: Exit, now: Moment, actions: &mut Vec<Action>) {
-        let policy = self.spec.restart_policy;
-        let spec = Arc::clone(&self.spec);
-        let spec = spec_at(&spec, index);
-        let container = &mut self.containers[index];
-        let by_probe = container.stop.is_some_and(|stop| stop.by_probe);
-        container.restartable = match container.kind {
-            Kind::Sidecar => true,
-            _ if by_probe => restart::restarts_after_probe(spec, policy),
-            _ => restart::restarts_after_exit(spec, policy, exit.code),
-        };
-        container.attempt = attempt;
-        container.ended_at = now.elapsed;
-        container.not_before = None;
-        container.set_terminated(exit);
-        let wait = container.backoff.wait_after(now.elapsed).filter(|_| container.restartable);
-        if let (Stage::Working, Some((at, wait))) = (self.stage, wait) {
-            self.back_off(index, at, wait, actions);
-        }
-    }
-
-    fn back_off(&mut self, index: Index, until: Duration, wait: Duration, actions: &mut Vec<Action>) {
-        let container_name = self.container_spec(index).name.clone();
-        let pod = format!("{}_{}({})", self.name, self.namespace, self.uid);
-        let wait = restart::go_seconds(wait);
-        let container = &mut self.containers[index];
-        container.not_before = Some(until);
-        let message = format!("back-off {wait} restarting failed container={container_name} pod={pod}");
-        container.set_waiting("CrashLoopBackOff", Some(message));
-        let message = format!("Back-off restarting failed container {container_name} in pod {pod}");
-        actions.push(warning("BackOff", message, Some(index)));
-    }
-
-    fn hook_finished(
-        &mut self,
-        index: Index,
-        attempt: u32,
-        hook: Hook,
-        result: Result<(), String>,
-        now: Moment,
-        actions: &mut Vec<Action>,
-    ) {
-        let grace = self.default_grace();
-        let Some(container) = self.containers.get_mut(index).filter(|it| it.is_running() && it.attempt == attempt)
-        else {
-            return;
-        };
-        match (hook, result) {
-            (Hook::PostStart, Ok(())) => container.post_start_pending = false,
-            (Hook::PostStart, Err(_)) => {
-                actions.push(warning("FailedPostStartHook", "PostStartHook failed".to_owned(), Some(index)));
-                if container.stop.is_none() {
-                    container.stop = Some(Stop::begin(now.elapsed, grace, false, false));
-                }
-            }
-            (Hook::PreStop, result) => {
-                if result.is_err() {
-                    actions.push(warning("FailedPreStopHook", "PreStopHook failed".to_owned(), Some(index)));
-                }
-                if let Some(stop) = &mut container.stop {
-                    stop.hook_finished();
-                }
-            }
-        }
-    }
-
-    fn probed(
-        &mut self,
-        index: Index,
-        attempt: u32,
-        probe: ProbeKind,
-        result: Result<(), String>,
-        now: Moment,
-        actions: &mut Vec<Action>,
-    ) {
-        let policy = self.spec.restart_policy;
-        let spec = Arc::clone(&self.spec);
-        let pod_grace = self.default_grace();
-        let Some(container) = self.containers.get_mut(index).filter(|it| it.is_running() && it.attempt == attempt)
-        else {
-            return;
-        };
-        if let Err(message) = &result {
-            actions.push(warning("Unhealthy", format!("{} probe failed: {message}", probe.title()), Some(index)));
-        }
-        let verdict = container.probes.answered(probe, result.is_ok(), now.elapsed);
-        if verdict == Verdict::Condemned && container.stop.is_none() {
-            let spec = spec_at(&spec, index);
-            let restarts = container.kind == Kind::Sidecar || restart::restarts_after_probe(spec, policy);
-            let suffix = if restarts { ", will be restarted" } else { "" };
-            let message = format!("Container {} failed {} probe{suffix}", spec.name, probe.lower());
-            actions.push(normal("Killing", message, Some(index)));
-            let own_grace = probe.of(spec).and_then(|probe| probe.termination_grace_period_seconds);
-            let grace = own_grace.map_or(pod_grace, whole_seconds);
-            begin_container_stop(container, spec, index, grace, now, actions);
-            if let Some(stop) = &mut container.stop {
-                stop.by_probe = true;
-            }
-        }
-    }
-
-    /// Looks at the whole pod and orders what is missing.
-    fn advance(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        if self.stage == Stage::Working {
-            self.check_final_stop(now, actions);
-        }
-        if self.stage == Stage::Working {
-            self.prepare(now, actions);
-        }
-        if self.stage == Stage::Working && self.preparation == Preparation::Done {
-            self.start_containers(now, actions);
-        }
-        if self.is_stopping() {
-            self.stop_containers(now, actions);
-        } else {
-            self.stop_condemned(now, actions);
-        }
-        self.probe(now, actions);
-        self.finish(actions);
-    }
-
-    fn check_final_stop(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        if let Some(grace) = self.deletion_grace {
-            self.begin_stop(grace, now);
-        } else if self.is_gone {
-            self.begin_stop(Duration::ZERO, now);
-        } else if self.active_deadline.is_some_and(|deadline| now.elapsed >= deadline) {
-            let message = "Pod was active on the node longer than the specified deadline".to_owned();
-            actions.push(normal("DeadlineExceeded", message.clone(), None));
-            self.reason = Some("DeadlineExceeded".to_owned());
-            self.message = Some(message);
-            self.begin_stop(self.default_grace(), now);
-        }
-    }
-
-    fn prepare(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        if let Preparation::Wanted { failures, not_before } = self.preparation
-            && now.elapsed >= not_before
-        {
-            self.preparation = Preparation::UnderWay { failures };
-            actions.push(Action::Prepare);
-        }
-    }
-
-    /// Init containers one at a time, then the regular ones together (PL-23, PL-24).
-    fn start_containers(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let init_count = self.spec.init_containers.len();
-        let past_init = self.containers[init_count..].iter().any(|container| !container.never_ran());
-        for index in 0..init_count {
-            let container = &self.containers[index];
-            if container.kind == Kind::Init && past_init {
-                continue;
-            }
-            if phase::failed_for_good(container) && container.kind == Kind::Init {
-                self.begin_stop(self.default_grace(), now);
-                return;
-            }
-            if !container.lets_next_start() {
-                self.start_if_due(index, now, actions);
-                if !past_init {
-                    return;
-                }
-            }
-        }
-        for index in init_count..self.containers.len() {
-            self.start_if_due(index, now, actions);
-        }
-        let is_over = |container: &Container| {
-            container.starting.is_none() && container.newest_exit().is_some() && !container.restartable
-        };
-        if self.containers[init_count..].iter().all(is_over) {
-            self.begin_stop(self.default_grace(), now);
-        }
-    }
-
-    fn start_if_due(&mut self, index: Index, now: Moment, actions: &mut Vec<Action>) {
-        let container = &mut self.containers[index];
-        let wants = !container.is_live() && (container.newest_exit().is_none() || container.restartable);
-        if !wants || container.not_before.is_some_and(|at| now.elapsed < at) {
-            return;
-        }
-        let attempt = container.next_attempt();
-        if container.newest_exit().is_some() && container.config_failures == 0 {
-            container.backoff.restarted(container.ended_at, now.elapsed);
-        }
-        container.starting = Some(attempt);
-        container.not_before = None;
-        actions.push(Action::Start { container: index, attempt });
-    }
-
-    /// Containers that a probe or a hook condemned while the pod goes on.
-    fn stop_condemned(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        for (index, container) in self.containers.iter_mut().enumerate() {
-            step_stop(container, index, true, now, actions);
-        }
-    }
-
-    fn begin_stop(&mut self, grace: Duration, now: Moment) {
-        // Taken before the stage changes: while stopping the phase stays what it was (PL-44).
-        self.phase = self.reported_phase();
-        self.stage = Stage::Stopping { deadline: now.elapsed + grace.max(Duration::from_secs(1)) };
-    }
-
-    fn shorten_stop(&mut self, to: Duration) {
-        if let Stage::Stopping { deadline } = &mut self.stage {
-            *deadline = (*deadline).min(to);
-            for stop in self.containers.iter_mut().filter_map(|container| container.stop.as_mut()) {
-                stop.shorten(to);
-            }
-        }
-    }
-
-    fn stop_containers(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let Stage::Stopping { deadline } = self.stage else { return };
-        let spec = Arc::clone(&self.spec);
-        // From the back: a sidecar's turn comes when everything after it has ended (PL-42).
-        let mut later_is_live = false;
-        for index in (0..self.containers.len()).rev() {
-            let container = &mut self.containers[index];
-            if container.is_running() && container.stop.is_none() {
-                let spec = spec_at(&spec, index);
-                actions.push(normal("Killing", format!("Stopping container {}", spec.name), Some(index)));
-                let grace = deadline.saturating_sub(now.elapsed);
-                begin_container_stop(container, spec, index, grace, now, actions);
-            }
-            if let Some(stop) = &mut container.stop {
-                stop.shorten(deadline);
-            }
-            let its_turn = container.kind != Kind::Sidecar || !later_is_live;
-            step_stop(container, index, its_turn, now, actions);
-            later_is_live |= container.is_live();
-        }
-        if !later_is_live && !matches!(self.preparation, Preparation::UnderWay { .. }) {
-            self.stopped();
-        }
-    }
-
-    /// No process is left, and none will come.
-    fn stopped(&mut self) {
-        self.stage = Stage::Stopped { is_clean: false, is_clean_up_asked: false };
-        self.fill_missing_ends();
-    }
-
-    /// Containers that never ended get an end nobody saw (PL-16, PL-46).
-    fn fill_missing_ends(&mut self) {
-        let past_init = conditions::is_past_init(&self.containers);
-        let init_failed = self.containers.iter().any(|it| it.kind == Kind::Init && phase::failed_for_good(it));
-        let last_init_touched =
-            self.containers.iter().rposition(|it| it.kind != Kind::Regular && !it.never_ran()).unwrap_or(0);
-        for (index, container) in self.containers.iter_mut().enumerate() {
-            let wanted = match container.kind {
-                Kind::Regular => past_init && !init_failed,
-                Kind::Init | Kind::Sidecar => past_init || (index <= last_init_touched && !init_failed),
-            };
-            if wanted && !matches!(container.state, State::Terminated(_)) {
-                container.restartable = false;
-                let exit = match (&container.state, container.last.take()) {
-                    // Waiting for a restart that will not come: the last end is the end.
-                    (State::Waiting { reason: "CrashLoopBackOff", .. }, Some(last)) => *last,
-                    (_, last) => {
-                        container.last = last;
-                        Exit::lost()
-                    }
-                };
-                container.state = State::Terminated(exit);
-            }
-        }
-    }
-
-    fn final_phase(&self) -> Phase {
-        if self.is_rejected || self.reason.as_deref() == Some("DeadlineExceeded") {
-            return Phase::Failed;
-        }
-        match phase::phase_of(&self.containers, true) {
-            Phase::Succeeded => Phase::Succeeded,
-            // Whatever is not over by now is over with a failure (PL-46).
-            _ => Phase::Failed,
-        }
-    }
-
-    fn probe(&mut self, now: Moment, actions: &mut Vec<Action>) {
-        let stopping = self.is_stopping();
-        for (index, container) in self.containers.iter_mut().enumerate().filter(|(_, it)| it.is_running()) {
-            let attempt = container.attempt;
-            let due = container.probes.due(now.elapsed, stopping || container.stop.is_some());
-            actions.extend(due.into_iter().map(|probe| Action::Probe { container: index, attempt, probe }));
-        }
-    }
-
-    fn finish(&mut self, actions: &mut Vec<Action>) {
-        let Stage::Stopped { is_clean, is_clean_up_asked } = &mut self.stage else { return };
-        if !*is_clean_up_asked {
-            *is_clean_up_asked = true;
-            actions.push(Action::CleanUp);
-        }
-        if !*is_clean {
-            return;
-        }
-        if self.is_gone || (self.has_reported_end && self.deletion_grace.is_none()) {
-            actions.push(Action::Forget);
-        } else if self.has_reported_end && !self.is_delete_sent {
-            self.is_delete_sent = true;
-            actions.push(Action::Delete);
-        }
-    }
-
     fn is_stopping(&self) -> bool {
         matches!(self.stage, Stage::Stopping { .. })
     }
@@ -758,33 +359,6 @@ impl PodLifecycle {
 
     fn with_specs(&self) -> impl Iterator<Item = (&Container, &pod::Container)> {
         self.containers.iter().zip(self.spec.init_containers.iter().chain(&self.spec.containers))
-    }
-}
-
-fn begin_container_stop(
-    container: &mut Container,
-    spec: &pod::Container,
-    index: Index,
-    grace: Duration,
-    now: Moment,
-    actions: &mut Vec<Action>,
-) {
-    let runs_hook = has_hook(spec, Hook::PreStop) && grace > Duration::ZERO;
-    container.stop = Some(Stop::begin(now.elapsed, grace, runs_hook, false));
-    if runs_hook {
-        actions.push(Action::RunHook { container: index, attempt: container.attempt, hook: Hook::PreStop });
-    }
-}
-
-fn step_stop(container: &mut Container, index: Index, its_turn: bool, now: Moment, actions: &mut Vec<Action>) {
-    if !container.is_running() {
-        return;
-    }
-    let attempt = container.attempt;
-    match container.stop.as_mut().and_then(|stop| stop.step(now.elapsed, its_turn)) {
-        Some(Step::Terminate) => actions.push(Action::Terminate { container: index, attempt }),
-        Some(Step::Kill) => actions.push(Action::Kill { container: index, attempt }),
-        None => {}
     }
 }
 

@@ -32,12 +32,12 @@ pub(crate) fn patch(pod: &mut PodLifecycle, host_ip: &str, now: Moment) -> Value
     status.insert("phase".to_owned(), pod.reported_phase().as_str().into());
     status.insert("reason".to_owned(), pod.reason.as_deref().into());
     status.insert("message".to_owned(), pod.message.as_deref().into());
-    status.insert("$setElementOrder/conditions".to_owned(), TYPES.iter().map(|kind| json!({"type": kind})).collect());
-    let conditions = conditions.iter().zip(TYPES).zip(since);
-    status.insert(
-        "conditions".to_owned(),
-        conditions.map(|((condition, kind), since)| condition_value(condition, kind, since, generation)).collect(),
-    );
+    let own = conditions.iter().zip(TYPES).zip(since);
+    let own = own.map(|((condition, kind), since)| condition_value(condition, kind, since, generation));
+    let conditions: Vec<Value> = disruption(pod, now).into_iter().chain(own).collect();
+    let order = conditions.iter().map(|condition| json!({"type": condition["type"]})).collect();
+    status.insert("$setElementOrder/conditions".to_owned(), order);
+    status.insert("conditions".to_owned(), conditions.into());
     status.insert("startTime".to_owned(), seconds(pod.start_time));
     if !pod.is_rejected {
         status.insert("hostIP".to_owned(), host_ip.into());
@@ -53,6 +53,14 @@ pub(crate) fn patch(pod: &mut PodLifecycle, host_ip: &str, now: Moment) -> Value
         status.insert("containerStatuses".to_owned(), regular.into());
     }
     json!({"metadata": {"uid": pod.uid}, "status": status})
+}
+
+/// Said only together with the end it explains (PL-62, PL-66).
+fn disruption(pod: &PodLifecycle, now: Moment) -> Option<Value> {
+    (pod.is_disrupted && pod.reported_phase().is_terminal()).then(|| {
+        let condition = Condition { status: true, reason: Some("TerminationByKubelet"), message: pod.message.clone() };
+        condition_value(&condition, "DisruptionTarget", now.wall, pod.generation)
+    })
 }
 
 fn condition_value(condition: &Condition, kind: &str, since: Timestamp, generation: Option<i64>) -> Value {

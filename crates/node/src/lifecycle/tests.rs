@@ -378,6 +378,25 @@ fn the_active_deadline_fails_the_pod_whatever_its_exit_code() {
 }
 
 #[test]
+fn a_node_that_goes_down_fails_its_pods_and_says_that_it_was_not_their_fault() {
+    let mut story = Story::new(single("OnFailure"));
+    story.tick();
+    story.started("c");
+    assert_eq!(story.take(Input::Shutdown { grace_max: Duration::from_secs(3) }), "term:c");
+    assert_eq!(story.status()["conditions"][0]["type"], "PodReadyToStartContainers", "not before the end (PL-66)");
+    story.pass(3);
+    assert_eq!(story.tick(), "kill:c");
+    assert_eq!(story.exited("c", 137), "cleanup");
+    let status = story.status();
+    assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("Terminated")));
+    let disruption = &status["conditions"][0];
+    assert_eq!(
+        (&disruption["type"], &disruption["reason"]),
+        (&json!("DisruptionTarget"), &json!("TerminationByKubelet"))
+    );
+}
+
+#[test]
 fn a_command_that_cannot_start_is_an_exit_with_128() {
     let mut story = Story::new(single("Never"));
     story.tick();

@@ -60,6 +60,10 @@ impl Cluster {
         node.stop().await;
     }
 
+    pub async fn stop_node_with_pods(&mut self) {
+        self.node.take().unwrap().stop_with_pods(PATIENCE).await;
+    }
+
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }

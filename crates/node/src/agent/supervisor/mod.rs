@@ -1,0 +1,307 @@
+//! The node's loop: what the API, the nursery and time say goes into the pods' lifecycles; what these decide is done.
+//!
+//! One task owns all pods, so a pod's inputs are never processed at the same time (PL-138). Everything that waits —
+//! API calls, probes, removing directories — runs beside it and comes back as a message.
+
+mod act;
+mod ends;
+mod hear;
+mod observe;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::events::Recorder;
+use super::options::Options;
+use super::status::StatusState;
+use super::watch::Change;
+use crate::calls::{self, Answer};
+use crate::launch::downward::{Allocatable, PodFacts};
+use crate::launch::sources::Sources;
+use crate::lifecycle::{Hook, Index, Input, Observed, PodLifecycle, ProbeKind};
+use crate::logs::Running;
+use crate::moment::{Clock, Moment};
+use crate::nursery::protocol::{Abilities, InstanceId, Known, Launch, Report, Welcome};
+use crate::nursery::{Layout, Nursery};
+use crate::pod::Phase;
+
+/// Status writes and other calls under way at the same time.
+const CALLS_MAX: usize = 64;
+/// Grace of containers when the node takes them down with it; people wait at a terminal meanwhile.
+const DRAIN_GRACE: Duration = Duration::from_secs(10);
+/// Messages that wait for the loop.
+const MESSAGES: usize = 4096;
+
+type Uid = Arc<str>;
+
+/// What comes back to the loop.
+#[derive(Debug)]
+pub(super) enum Message {
+    Input {
+        uid: Uid,
+        input: Input,
+    },
+    StatusSent {
+        uid: Uid,
+        phase: Phase,
+        answer: Answer,
+    },
+    DeleteSent {
+        uid: Uid,
+        answer: Answer,
+    },
+    /// A container's process can be started, or what is missing.
+    Launch {
+        uid: Uid,
+        container: Index,
+        attempt: u32,
+        launch: Result<Box<Launch>, String>,
+    },
+}
+
+/// A pod on this node.
+struct Entry {
+    life: PodLifecycle,
+    facts: Arc<PodFacts>,
+    /// What the watch showed last; most of its news are echoes of our own writes.
+    observed: Observed,
+    status: StatusState,
+    /// When the timer of this pod is set to.
+    wake: Option<Duration>,
+    /// What the nursery is to forget in the end.
+    instances: BTreeSet<InstanceId>,
+}
+
+/// What an answer of the nursery to a command is for.
+#[derive(Clone, Debug)]
+struct Asked {
+    uid: Uid,
+    container: Index,
+    attempt: u32,
+    purpose: Purpose,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Hook(Hook),
+    Probe(ProbeKind),
+}
+
+pub(super) struct Supervisor {
+    client: Client,
+    options: Options,
+    layout: Layout,
+    nursery: Nursery,
+    abilities: Abilities,
+    allocatable: Arc<Allocatable>,
+    sources: Sources,
+    recorder: Recorder,
+    clock: Clock,
+    running: Running,
+    pods: HashMap<Uid, Entry>,
+    timers: BTreeSet<(Duration, Uid)>,
+    /// Ended and reported; the watch may still show them as they were before.
+    finished: HashSet<Uid>,
+    /// What the nursery knew when it was connected, by pod, until the first list of pods.
+    found: HashMap<String, Vec<Known>>,
+    /// Uids of the list that is being read.
+    listing: Option<HashSet<Uid>>,
+    has_listed: bool,
+    /// No new pods; the loop ends when the end of all is reported.
+    is_draining: bool,
+    asked: HashMap<u64, Asked>,
+    next_token: u64,
+    calls: Arc<Semaphore>,
+    messages: mpsc::Sender<Message>,
+}
+
+/// Where the loop hears from.
+pub(super) struct Inbox {
+    pub(super) changes: mpsc::Receiver<Change>,
+    pub(super) reports: mpsc::Receiver<Report>,
+    pub(super) messages: mpsc::Receiver<Message>,
+    /// Stop at once, leave the containers running.
+    pub(super) shutdown: CancellationToken,
+    /// Stop the containers, report their end, then stop.
+    pub(super) drain: CancellationToken,
+}
+
+impl Supervisor {
+    pub(super) fn new(
+        client: Client,
+        options: Options,
+        nursery: Nursery,
+        welcome: Welcome,
+        running: Running,
+    ) -> (Self, mpsc::Receiver<Message>) {
+        let (messages, inbox) = mpsc::channel(MESSAGES);
+        let capacity = options.capacity;
+        let mut supervisor = Self {
+            layout: Layout::new(&options.directory),
+            sources: Sources::new(client.clone()),
+            recorder: Recorder::start(client.clone(), options.name.clone()),
+            allocatable: Arc::new(Allocatable { cpu_millis: capacity.cpu_millis, memory_bytes: capacity.memory_bytes }),
+            client,
+            options,
+            nursery,
+            abilities: welcome.abilities,
+            clock: Clock::start(),
+            running,
+            pods: HashMap::new(),
+            timers: BTreeSet::new(),
+            finished: HashSet::new(),
+            found: HashMap::new(),
+            listing: None,
+            has_listed: false,
+            is_draining: false,
+            asked: HashMap::new(),
+            next_token: 0,
+            calls: Arc::new(Semaphore::new(CALLS_MAX)),
+            messages,
+        };
+        supervisor.remember(welcome);
+        (supervisor, inbox)
+    }
+
+    /// Runs until it is told to stop or everybody else has.
+    pub(super) async fn run(mut self, mut inbox: Inbox) {
+        while !self.is_drained() {
+            let wake = self.timers.first().map(|(at, _)| self.clock.instant(*at).into());
+            let timer = async {
+                match wake {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = inbox.shutdown.cancelled() => return,
+                () = inbox.drain.cancelled(), if !self.is_draining => self.drain().await,
+                Some(message) = inbox.messages.recv() => self.message(message).await,
+                Some(report) = inbox.reports.recv() => self.report(report).await,
+                Some(change) = inbox.changes.recv() => self.change(change).await,
+                () = timer => self.tick().await,
+                else => return,
+            }
+        }
+    }
+
+    async fn drain(&mut self) {
+        self.is_draining = true;
+        let uids: Vec<Uid> = self.pods.keys().cloned().collect();
+        for uid in uids {
+            self.input(&uid, Input::Shutdown { grace_max: DRAIN_GRACE }).await;
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.is_draining && self.pods.values().all(|entry| entry.life.has_reported_end())
+    }
+
+    async fn tick(&mut self) {
+        let now = self.clock.now();
+        while let Some((at, uid)) = self.timers.first().cloned() {
+            if at > now.elapsed {
+                return;
+            }
+            self.timers.pop_first();
+            if let Some(entry) = self.pods.get_mut(&uid) {
+                entry.wake = None;
+            }
+            self.input(&uid, Input::Tick).await;
+        }
+    }
+
+    async fn message(&mut self, message: Message) {
+        match message {
+            Message::Input { uid, input } => self.input(&uid, input).await,
+            Message::StatusSent { uid, phase, answer } => self.status_sent(&uid, phase, answer).await,
+            Message::DeleteSent { uid, answer } => match answer {
+                Answer::Done => {}
+                Answer::Gone => self.gone(&uid).await,
+                Answer::Failed(reason) => {
+                    tracing::warn!(reason, pod = &*uid, "a pod that has ended cannot be deleted; trying again");
+                    self.delete_later(&uid);
+                }
+            },
+            Message::Launch { uid, container, attempt, launch } => {
+                self.launch(&uid, container, attempt, launch).await;
+            }
+        }
+    }
+
+    async fn status_sent(&mut self, uid: &Uid, phase: Phase, answer: Answer) {
+        let now = self.clock.now();
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        match answer {
+            Answer::Done => {
+                entry.status.sent();
+                self.input(uid, Input::Reported(phase)).await;
+            }
+            // Force-deleted, or another pod has its name (PL-141).
+            Answer::Gone => {
+                entry.status.sent();
+                self.gone(uid).await;
+            }
+            Answer::Failed(reason) => {
+                tracing::warn!(reason, pod = entry.facts.name, "a status is not taken; trying again");
+                entry.status.failed(now.elapsed);
+                self.flush(uid, now);
+            }
+        }
+    }
+
+    async fn input(&mut self, uid: &Uid, input: Input) {
+        let now = self.clock.now();
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let actions = entry.life.step(input, now);
+        entry.status.touch(now.elapsed);
+        for action in actions {
+            self.act(uid, action).await;
+        }
+        self.flush(uid, now);
+    }
+
+    /// Sends the status if it is due, and sets the timer.
+    fn flush(&mut self, uid: &Uid, now: Moment) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        if entry.status.is_due(now.elapsed, entry.life.has_ended()) {
+            let phase = entry.life.reported_phase();
+            let patch = entry.life.status_patch(&entry.facts.host_ip, now);
+            if entry.status.begin(&patch) {
+                let (client, facts, uid) = (self.client.clone(), Arc::clone(&entry.facts), Arc::clone(uid));
+                self.spawn_call(async move {
+                    let answer = calls::patch_status(&client, &facts.namespace, &facts.name, &patch).await;
+                    Message::StatusSent { uid, phase, answer }
+                });
+            }
+        }
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let wake = [entry.life.wake(), entry.status.wake()].into_iter().flatten().min();
+        if wake != entry.wake {
+            if let Some(old) = entry.wake.take() {
+                self.timers.remove(&(old, Arc::clone(uid)));
+            }
+            entry.wake = wake;
+            if let Some(at) = wake {
+                self.timers.insert((at, Arc::clone(uid)));
+            }
+        }
+    }
+
+    /// Runs a call beside the loop, a bounded number at a time.
+    fn spawn_call(&self, call: impl Future<Output = Message> + Send + 'static) {
+        let (calls, messages) = (Arc::clone(&self.calls), self.messages.clone());
+        tokio::spawn(async move {
+            let Ok(_permit) = calls.acquire_owned().await else { return };
+            let message = call.await;
+            // Nobody listens any more when the node stops.
+            let _ = messages.send(message).await;
+        });
+    }
+}

@@ -1,0 +1,164 @@
+//! What the watch says about the pods of this node.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use super::ends::record;
+use super::{Entry, Supervisor, Uid};
+use crate::agent::status::StatusState;
+use crate::agent::watch::Change;
+use crate::launch::admission;
+use crate::launch::downward::PodFacts;
+use crate::lifecycle::{Input, Observed, PodLifecycle};
+use crate::nursery::is_safe_uid;
+use crate::nursery::protocol::{Known, Request};
+use crate::pod::Pod;
+
+impl Supervisor {
+    pub(super) async fn change(&mut self, change: Change) {
+        match change {
+            Change::Restarted => self.listing = Some(HashSet::new()),
+            Change::Applied(pod) => self.applied(&pod).await,
+            Change::Deleted(pod) => {
+                if let Some(uid) = pod.metadata.uid.as_deref() {
+                    self.gone(&Uid::from(uid)).await;
+                }
+            }
+            Change::Listed => self.listed().await,
+        }
+    }
+
+    async fn applied(&mut self, pod: &Pod) {
+        let Some(uid) = pod.metadata.uid.as_deref().filter(|uid| is_safe_uid(uid)) else {
+            tracing::warn!(pod = pod.metadata.name, "a pod with an impossible uid is left alone");
+            return;
+        };
+        let uid = Uid::from(uid);
+        if let Some(listing) = &mut self.listing {
+            listing.insert(Arc::clone(&uid));
+        }
+        if self.pods.contains_key(&uid) {
+            return self.observed(&uid, pod).await;
+        }
+        let is_terminal = pod.status.phase.is_terminal();
+        if self.finished.contains(&uid) {
+            if !is_terminal {
+                return;
+            }
+            self.finished.remove(&uid);
+        }
+        let records = self.found.remove(&*uid).unwrap_or_default();
+        // A DELETE that came before the end waits for the node to confirm it (PL-48).
+        let awaits_delete = pod.metadata.deletion_timestamp.is_some()
+            && pod.metadata.deletion_grace_period_seconds.is_some_and(|grace| grace > 0);
+        if !is_terminal || awaits_delete || !records.is_empty() {
+            self.adopt(uid, pod, &records).await;
+        }
+    }
+
+    async fn observed(&mut self, uid: &Uid, pod: &Pod) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        let observed = Observed::of(pod);
+        let same = |known: &BTreeMap<String, String>, seen: Option<&BTreeMap<String, String>>| match seen {
+            Some(seen) => known == seen,
+            None => known.is_empty(),
+        };
+        let meta = &pod.metadata;
+        if !same(&entry.facts.labels, meta.labels.as_ref())
+            || !same(&entry.facts.annotations, meta.annotations.as_ref())
+        {
+            entry.facts = Arc::new(PodFacts::of(pod, &self.options.address.to_string()));
+        }
+        if entry.observed != observed {
+            entry.observed = observed.clone();
+            self.input(uid, Input::Observed(observed)).await;
+        }
+    }
+
+    async fn adopt(&mut self, uid: Uid, pod: &Pod, known: &[Known]) {
+        let now = self.clock.now();
+        let rejection = match known.is_empty() && !pod.status.phase.is_terminal() {
+            true if self.is_draining => Some(admission::node_shutdown()),
+            true => admission::check(&pod.spec, self.abilities).err(),
+            false => None,
+        };
+        let life = match &rejection {
+            Some(rejection) => {
+                let (life, event) = PodLifecycle::rejected(pod, rejection.reason, &rejection.text, now);
+                (life, Some(event))
+            }
+            None => (PodLifecycle::adopt(pod, &known.iter().map(record).collect::<Vec<_>>(), now), None),
+        };
+        let (life, event) = life;
+        for instance in known.iter().filter(|instance| instance.end.is_none()) {
+            self.running.insert(&instance.id.pod, &instance.id.container, instance.id.attempt);
+        }
+        let entry = Entry {
+            life,
+            facts: Arc::new(PodFacts::of(pod, &self.options.address.to_string())),
+            observed: Observed::of(pod),
+            status: StatusState::default(),
+            wake: None,
+            instances: known.iter().map(|known| known.id.clone()).collect(),
+        };
+        self.pods.insert(Arc::clone(&uid), entry);
+        if let Some(event) = event {
+            self.event(&uid, event);
+        }
+        self.input(&uid, Input::Tick).await;
+    }
+
+    async fn listed(&mut self) {
+        let Some(listing) = self.listing.take() else { return };
+        let gone: Vec<Uid> = self.pods.keys().filter(|uid| !listing.contains(*uid)).cloned().collect();
+        for uid in gone {
+            self.gone(&uid).await;
+        }
+        self.finished.retain(|uid| listing.contains(uid));
+        if !std::mem::replace(&mut self.has_listed, true) {
+            self.sweep(&listing).await;
+        }
+    }
+
+    pub(super) async fn gone(&mut self, uid: &Uid) {
+        self.finished.remove(uid);
+        if self.pods.contains_key(uid) {
+            self.input(uid, Input::Gone).await;
+        }
+        if !self.pods.contains_key(uid) {
+            self.remove_logs(uid);
+        }
+    }
+
+    fn remove_logs(&self, uid: &Uid) {
+        let (layout, uid) = (self.layout.clone(), Arc::clone(uid));
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = layout.remove_logs(&uid) {
+                tracing::warn!(%error, pod = &*uid, "logs cannot be removed");
+            }
+        });
+    }
+
+    /// After the first list: what is left of pods that do not exist any more ends here (PL-139).
+    async fn sweep(&mut self, listing: &HashSet<Uid>) {
+        let strangers: Vec<Known> = std::mem::take(&mut self.found).into_values().flatten().collect();
+        for known in &strangers {
+            if known.end.is_none() {
+                self.nursery.send(Request::Kill(known.id.clone())).await;
+            }
+        }
+        let ended = strangers.into_iter().filter(|known| known.end.is_some()).map(|known| known.id).collect();
+        self.nursery.send(Request::Forget(ended)).await;
+        let (layout, kept) = (self.layout.clone(), listing.clone());
+        tokio::task::spawn_blocking(move || {
+            for directory in [layout.pods(), layout.logs()] {
+                for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+                    let name = entry.file_name();
+                    if !name.to_str().is_some_and(|uid| kept.contains(uid)) {
+                        let _ = std::fs::remove_dir_all(entry.path());
+                    }
+                }
+            }
+        });
+    }
+}
