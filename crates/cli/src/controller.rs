@@ -122,7 +122,9 @@ async fn serve(options: &Controller) -> Result<(), Failure> {
     shutdown.cancel();
     let others = tasks.run().await;
     worked.map_err(|error| match error {
-        LeaderError::Lost(_) => Failure::new(error).hint("another copy may lead by now; start this one again to stand by"),
+        LeaderError::Lost(_) => {
+            Failure::new(error).hint("another copy may lead by now; start this one again to stand by")
+        }
         LeaderError::Task(_) => Failure::new(error),
     })?;
     others.map_err(Failure::new)
@@ -181,7 +183,9 @@ fn identity() -> String {
 async fn connect(kubeconfig: Option<&Path>) -> Result<(Client, String), Failure> {
     let hint = "say which cluster with `--kubeconfig FILE`";
     let config = match kubeconfig {
-        None => Config::infer().await.map_err(|error| Failure::new(anyhow!(error).context("find a cluster")).hint(hint)),
+        None => {
+            Config::infer().await.map_err(|error| Failure::new(anyhow!(error).context("find a cluster")).hint(hint))
+        }
         Some(path) => {
             let named = || format!("read the kubeconfig `{}`", path.display());
             // kube's own error does not say that the file is missing.

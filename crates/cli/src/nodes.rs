@@ -93,8 +93,11 @@ impl LogSource for NodeLogs {
             since: options.since,
             timestamps: options.timestamps,
         };
-        let lines = self.reader.read(query).map(|piece| piece.inspect_err(|error| tracing::warn!(%error, "read a log")));
+        let lines =
+            self.reader.read(query).map(|piece| piece.inspect_err(|error| tracing::warn!(%error, "read a log")));
         // A log that cannot be read on ends there: the answer has begun and cannot fail any more.
-        Ok(Box::pin(lines.take_while(|piece| std::future::ready(piece.is_ok())).filter_map(|piece| async { piece.ok() })))
+        Ok(Box::pin(
+            lines.take_while(|piece| std::future::ready(piece.is_ok())).filter_map(|piece| async { piece.ok() }),
+        ))
     }
 }

@@ -71,10 +71,8 @@ fn settings(options: Up, environment: &Environment) -> Result<Settings, Failure>
         None => data.join("kubeconfig"),
     };
     let gates = options.feature_gates;
-    let job = job::Options {
-        calls_at_once: job::Options::CALLS_IN_PROCESS,
-        ..options.job.options(gates, Manager::BuiltIn)
-    };
+    let job =
+        job::Options { calls_at_once: job::Options::CALLS_IN_PROCESS, ..options.job.options(gates, Manager::BuiltIn) };
     Ok(Settings { data, listen: options.listen, kubeconfig, gates, parts, job })
 }
 
@@ -115,7 +113,9 @@ async fn serve(settings: &Settings) -> Result<(), Failure> {
         })
         .await?;
     if died {
-        return Err(Failure::new(anyhow!("the node ended unasked")).hint("its last words are in the log: run with `-v`"));
+        return Err(
+            Failure::new(anyhow!("the node ended unasked")).hint("its last words are in the log: run with `-v`")
+        );
     }
     ended.map_err(Failure::new)
 }

@@ -243,7 +243,9 @@ fn somebody_elses_kubeconfig_is_not_overwritten() {
 
 #[test]
 fn values_that_mean_nothing_are_refused() {
-    for wrong in [["--controllers", "jobs"], ["--node", "cloud"], ["--feature-gates", "Nope=true"], ["--listen", "6443"]] {
+    for wrong in
+        [["--controllers", "jobs"], ["--node", "cloud"], ["--feature-gates", "Nope=true"], ["--listen", "6443"]]
+    {
         let output = tally(&["up", wrong[0], wrong[1]]);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
         assert!(String::from_utf8_lossy(&output.stderr).starts_with("error: invalid value"), "{wrong:?}");

@@ -37,6 +37,10 @@ use tokio::{runtime, sync::mpsc};
 
 const NAMESPACE: &str = "default";
 
+/// As in the `tally` binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<usize>().expect("a number"));
     let completions = numbers.next().unwrap_or(10_000);

@@ -3,7 +3,7 @@
 //! A scenario is run once to count the calls, then once for every call and fault; whatever happens, it must end the
 //! same. Lists, watches and events are not counted: nothing is decided by their order.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
@@ -12,7 +12,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::{runtime::ControllerContext, testing::World};
+use crate::{
+    runtime::ControllerContext,
+    testing::{PATIENCE, World},
+};
 
 /// What goes wrong.
 #[derive(Clone)]
@@ -78,6 +81,18 @@ impl Faults {
     /// Every call so far, those of earlier lives included.
     pub(crate) fn calls(&self) -> Vec<Call> {
         self.state.lock().calls.clone()
+    }
+
+    /// Waits until a call of this kind has been answered with this code.
+    pub(crate) async fn wait_answer(&self, method: Method, code: u16) {
+        let answered = |call: &Call| call.method == method && call.code == code;
+        let found = tokio::time::timeout(PATIENCE, async {
+            while !self.state.lock().calls.iter().any(answered) {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        })
+        .await;
+        assert!(found.is_ok(), "no {method} was answered with {code}: {:#?}", self.calls());
     }
 
     /// Runs a controller in a world until it ends, and starts it anew when it has crashed.

@@ -20,7 +20,7 @@ use crate::runtime::{
 };
 
 /// How long a condition may take to become true. Generous: it is only waited for by tests that fail.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server, a client for it and a context for controllers. Everything ends when it is dropped.
 pub(crate) struct World {

@@ -8,7 +8,7 @@ use support::Cluster;
 
 async fn simulated() -> (Cluster, SimulatedNodes) {
     let cluster = Cluster::without_node().await;
-    let nodes = SimulatedNodes::start(cluster.client(), SimulatedOptions::new(2)).await.unwrap();
+    let nodes = SimulatedNodes::start(cluster.client(), SimulatedOptions::new(2)).await.expect("the nodes start");
     (cluster, nodes)
 }
 
@@ -72,7 +72,7 @@ async fn running_pods_go_on_under_the_next_simulation() {
     create(&cluster, "p", json!({"tally.dev/simulate-duration": "300ms"}), "Never").await;
     let running = cluster.wait_for("p", |pod| pod["status"]["phase"] == "Running").await;
     nodes.stop().await;
-    let nodes = SimulatedNodes::start(cluster.client(), SimulatedOptions::new(2)).await.unwrap();
+    let nodes = SimulatedNodes::start(cluster.client(), SimulatedOptions::new(2)).await.expect("the nodes start");
     let pod = cluster.wait_for_end("p").await;
     assert_eq!(pod["status"]["phase"], "Succeeded");
     assert_eq!(pod["status"]["startTime"], running["status"]["startTime"]);

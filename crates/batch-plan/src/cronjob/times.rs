@@ -159,7 +159,8 @@ mod tests {
     /// A.5 and A.6: schedule, since, deadline, now; due time and whether many were missed. All relative to T.
     #[test]
     fn the_most_recent_missed_time_is_due() {
-        let rows: &[(&str, i64, Option<i64>, i64, Option<(i64, bool)>)] = &[
+        type Row = (&'static str, i64, Option<i64>, i64, Option<(i64, bool)>);
+        let rows: &[Row] = &[
             ("0 * * * *", 0, None, 30, None),
             ("0 * * * *", 0, None, 61 * MINUTE, Some((HOUR, false))),
             ("0 * * * *", 10, None, 301 * MINUTE, Some((5 * HOUR, false))),

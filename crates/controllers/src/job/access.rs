@@ -50,7 +50,8 @@ impl fmt::Display for Permission {
 
 /// Those of `permissions` that the server says we do not have.
 pub async fn missing(client: &Client, permissions: &[Permission]) -> Result<Vec<Permission>, Error> {
-    let asked = permissions.iter().map(|permission| async move { Ok((*permission, is_granted(client, permission).await?)) });
+    let asked =
+        permissions.iter().map(|permission| async move { Ok((*permission, is_granted(client, permission).await?)) });
     let answers: Vec<Result<(Permission, bool), Error>> = stream::iter(asked).buffered(4).collect().await;
     let mut missing = Vec::new();
     for answer in answers {
@@ -68,7 +69,9 @@ async fn is_granted(client: &Client, permission: &Permission) -> Result<bool, Er
     let review = Review {
         api_version: "authorization.k8s.io/v1",
         kind: "SelfSubjectAccessReview",
-        spec: Spec { resource_attributes: Attributes { group: permission.group, resource, subresource, verb: permission.verb } },
+        spec: Spec {
+            resource_attributes: Attributes { group: permission.group, resource, subresource, verb: permission.verb },
+        },
     };
     let answer: Answer = requests::create(client, &REVIEWS.collection(None), &review).await?;
     Ok(answer.status.allowed)

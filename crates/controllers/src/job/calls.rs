@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use batch_plan::job::{CallOutcome, Claims, Creation, PodAction, PodRef, PodStencil, PodView, ReleaseOutcome, Uid, patches};
+use batch_plan::job::{
+    CallOutcome, Claims, Creation, PodAction, PodRef, PodStencil, PodView, ReleaseOutcome, Uid, patches,
+};
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use k8s_openapi::api::batch::v1::Job;
 use kube::{Client, Error};
@@ -15,7 +17,7 @@ use serde_json::Value;
 use super::shared::uid_of;
 use crate::runtime::{
     Resource,
-    requests::{self, DeleteOptions, Ignored, METADATA_ONLY, PatchType, Preconditions},
+    requests::{self, DeleteOptions, METADATA_ONLY, PatchType, Preconditions},
 };
 
 /// A call that has no answer by then will not get one: API servers give up after 60 seconds themselves.
@@ -101,7 +103,7 @@ impl PodCalls {
 
 /// PATCH of a pod whose answer is not looked at.
 pub(super) async fn patch(client: &Client, path: &str, patch: &Value) -> Result<(), Error> {
-    bounded(requests::patch::<Ignored>(client, path, PatchType::Strategic, patch)).await.map(drop)
+    bounded(requests::patch_unread(client, path, PatchType::Strategic, patch)).await
 }
 
 /// Waits for an answer, but not for ever.
@@ -212,7 +214,8 @@ async fn recheck(client: &Client, job: &Job) -> Result<(), String> {
     }
     let (namespace, name) = (namespace_of(job), name_of(job));
     let path = Resource::JOBS.object(namespace, name);
-    let found: Found = bounded(requests::get_as(client, &path, METADATA_ONLY)).await.map_err(|error| text_of(&error))?;
+    let found: Found =
+        bounded(requests::get_as(client, &path, METADATA_ONLY)).await.map_err(|error| text_of(&error))?;
     let Metadata { uid, deletion_timestamp } = found.metadata;
     if uid != uid_of(job) {
         let wanted = uid_of(job);
@@ -313,7 +316,9 @@ mod tests {
     /// INV-22: only an answer that the server gave on purpose says that nothing was created.
     #[test]
     fn failures_inside_the_server_leave_the_outcome_open() {
-        for (code, known) in [(400, true), (403, true), (409, true), (422, true), (429, true), (500, false), (504, false)] {
+        for (code, known) in
+            [(400, true), (403, true), (409, true), (422, true), (429, true), (500, false), (504, false)]
+        {
             let outcome = refused(&answer(code, "", "m"));
             let expected =
                 if known { CallOutcome::Failed("m".to_owned()) } else { CallOutcome::Unanswered("m".to_owned()) };

@@ -49,11 +49,7 @@ impl JobMetrics {
                 "The time it took to sync a job",
                 Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.004, 2.0, 15))),
             ),
-            syncs: metrics.register(
-                "job_controller_job_syncs",
-                "The number of job syncs",
-                Family::default(),
-            ),
+            syncs: metrics.register("job_controller_job_syncs", "The number of job syncs", Family::default()),
             jobs_finished: metrics.register(
                 "job_controller_jobs_finished",
                 "The number of finished jobs",

@@ -27,9 +27,7 @@ use self::{
     sync::{SyncError, Syncer},
     watch::WatchedPod,
 };
-use crate::runtime::{
-    ControllerContext, Reflector, Resource, RetryPolicy, Source, Supervisor, WorkQueue, all_synced,
-};
+use crate::runtime::{ControllerContext, Reflector, Resource, RetryPolicy, Source, Supervisor, WorkQueue, all_synced};
 
 /// JC-105: one second, doubled by each failure, at most a minute.
 const RETRY: RetryPolicy = RetryPolicy::per_key(Duration::from_secs(1), Duration::from_secs(60));

@@ -59,6 +59,11 @@ impl Pace {
         self.pending = None;
     }
 
+    /// Whether another sync will follow the running one.
+    pub(super) fn has_news(&self) -> bool {
+        self.pending.is_some()
+    }
+
     /// A sync has ended; the answer is the news that came in meanwhile.
     pub(super) fn end(&mut self, took: Duration, now: Instant) -> Option<News> {
         self.running = false;
@@ -90,9 +95,12 @@ mod tests {
     #[test]
     fn gathering_grows_with_the_effort_up_to_the_batch_period() {
         let start = Instant::now();
-        for (took, period, expected) in [(MS, SECOND, 20 * MS), (200 * MS, SECOND, 100 * MS), (9 * SECOND, SECOND, SECOND)]
-            .into_iter()
-            .chain([(MS, Duration::ZERO, Duration::ZERO)])
+        for (took, period, expected) in
+            [(MS, SECOND, 20 * MS), (200 * MS, SECOND, 100 * MS), (9 * SECOND, SECOND, SECOND)].into_iter().chain([(
+                MS,
+                Duration::ZERO,
+                Duration::ZERO,
+            )])
         {
             let mut pace = Pace::default();
             pace.begin();

@@ -4,9 +4,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use batch_plan::job::{
-    CallOutcome, Ledger, Plan, PodAction, PodRef, ReleaseOutcome, Settings, Snapshot, Uid, plan,
-};
+use batch_plan::job::{CallOutcome, Ledger, Plan, PodAction, PodRef, ReleaseOutcome, Settings, Snapshot, Uid, plan};
 use k8s_openapi::api::batch::v1::Job;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -43,6 +41,8 @@ pub(super) struct Entry {
     pods_written: u64,
     /// How many pods were last created without a refusal: the size of the next first batch.
     created: usize,
+    /// Whether the last sync left numbers of the status to the next.
+    deferred: bool,
     /// Status writes in a row that met another writer.
     pub(super) conflicts: u32,
     /// Whether the log says that the Job is not ours.
@@ -51,7 +51,7 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn new(job: Job) -> Self {
-        Self { job: job.into(), pace: Pace::default(), pods_written: 0, created: 0, conflicts: 0, told_skip: false }
+        Self { job: job.into(), pace: Pace::default(), pods_written: 0, created: 0, deferred: false, conflicts: 0, told_skip: false }
     }
 }
 
@@ -61,7 +61,10 @@ pub(super) enum Beginning {
     /// The Job is gone.
     Gone,
     /// The cache does not show our own writes yet (JC-412).
-    Stale { read: u64, written: u64 },
+    Stale {
+        read: u64,
+        written: u64,
+    },
     Planned(Arc<Job>, Plan),
 }
 
@@ -130,6 +133,7 @@ impl Shared {
         // A Job that is gone must not come back.
         let Some(entry) = state.jobs.get_mut(uid) else { return job.into() };
         entry.conflicts = 0;
+        entry.deferred = false;
         if version_of(&job) <= version_of(&entry.job) {
             return job.into();
         }
@@ -138,6 +142,15 @@ impl Shared {
         self.observe(&mut state, uid);
         self.notice(&mut state, uid, News::Soon);
         job
+    }
+
+    /// Whether the write of a status in which only numbers of live pods have changed can wait for the next sync. It can
+    /// if that is about to come, and if not even the last one was written.
+    pub(super) fn defers(&self, uid: &Uid) -> bool {
+        let mut state = self.state.lock();
+        let Some(entry) = state.jobs.get_mut(uid) else { return false };
+        entry.deferred = !entry.deferred && entry.pace.has_news();
+        entry.deferred
     }
 
     /// A status write met another writer; says how often that happened in a row.

@@ -117,8 +117,7 @@ impl Syncer {
             }
             Skip::Finished => {}
             Skip::FinishedUnseen => {
-                let message =
-                    "Skip syncing the job as its marked finished but the corresponding update event is not yet received";
+                let message = "Skip syncing the job as its marked finished but the corresponding update event is not yet received";
                 tracing::debug!(namespace, job = name, %uid, "{message}");
             }
             Skip::UnknownCompletionMode(event) => self.emit(job, &[event]),
@@ -158,7 +157,10 @@ impl Syncer {
         self.shared.metrics.count(&record.creations);
 
         let mut job = job.clone();
-        if let Some(status) = &record.status {
+        // Pods that end soon after their creation would cost a write for the short time that they were active.
+        let can_wait = |status: &&JobStatus| record.release.is_empty() && only_live_pods_differ(&job, status);
+        let put_off = record.status.as_ref().filter(can_wait).is_some() && self.shared.defers(uid);
+        if let Some(status) = record.status.as_ref().filter(|_| !put_off) {
             match self.write_status(uid, &job, status).await.map_err(SyncError::AddUncounted)? {
                 Some(written) => job = written,
                 None => return Ok(None),
@@ -252,6 +254,17 @@ impl Syncer {
             tracing::warn!(namespace, job = name, %error, "{message}");
         }
     }
+}
+
+/// Whether a new status differs from the Job's only in how many pods are live.
+fn only_live_pods_differ(job: &Job, new: &JobStatus) -> bool {
+    let empty = JobStatus::default();
+    let old = job.status.as_ref().unwrap_or(&empty);
+    let uncounted = |status: &JobStatus| status.uncounted_terminated_pods.clone().unwrap_or_default();
+    uncounted(old) == uncounted(new)
+        && old.conditions.as_deref().unwrap_or_default() == new.conditions.as_deref().unwrap_or_default()
+        && (old.succeeded, old.failed) == (new.succeeded, new.failed)
+        && (&old.completed_indexes, &old.failed_indexes) == (&new.completed_indexes, &new.failed_indexes)
 }
 
 /// The body of a status write: the whole object, because `/status` takes labels and annotations from it too.

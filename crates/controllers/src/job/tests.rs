@@ -484,10 +484,11 @@ async fn a_job_does_not_finish_before_its_pods_are_released() {
     let world = World::new().await;
     let refuse = Arc::new(AtomicBool::new(true));
     let refusing = refuse.clone();
-    let client = troubled(&world.client, move |request| match is_pod_patch(request) && refusing.load(Ordering::SeqCst) {
-        true => Fate::Refused(StatusCode::FORBIDDEN, "denied by a webhook"),
-        false => Fate::Passes,
-    });
+    let client =
+        troubled(&world.client, move |request| match is_pod_patch(request) && refusing.load(Ordering::SeqCst) {
+            true => Fate::Refused(StatusCode::FORBIDDEN, "denied by a webhook"),
+            false => Fate::Passes,
+        });
     let _controller = Running::start(&world.context, client, options());
     world.create_job("a", json!({})).await;
     let pods = world.wait_active(1).await;
@@ -571,9 +572,10 @@ async fn nothing_is_remembered_of_what_is_gone() {
         shared.pod_changed(Change::Deleted(pod()));
         shared.job_changed(Change::Deleted(parsed(&object)));
     }
-    let state = shared.state.lock();
-    assert!(state.ledger.is_empty() && state.jobs.is_empty());
-    drop(state);
+    {
+        let state = shared.state.lock();
+        assert!(state.ledger.is_empty() && state.jobs.is_empty());
+    }
     // The keys that were ready go as soon as a worker looks at them.
     while let Ok(Some(work)) = tokio::time::timeout(Duration::ZERO, shared.jobs.next()).await {
         assert!(matches!(shared.begin(work.key(), 0), shared::Beginning::Gone));

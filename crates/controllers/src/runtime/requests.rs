@@ -35,6 +35,15 @@ pub enum PatchType {
     Strategic,
 }
 
+impl PatchType {
+    fn content_type(self) -> &'static str {
+        match self {
+            Self::Merge => "application/merge-patch+json",
+            Self::Strategic => "application/strategic-merge-patch+json",
+        }
+    }
+}
+
 /// What a DELETE asks for.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -110,7 +119,8 @@ pub async fn create<T: DeserializeOwned>(client: &Client, path: &str, object: &i
 
 /// POST to a collection of an object that is JSON already. The answer is not looked at.
 pub async fn create_json(client: &Client, path: &str, json: String) -> Result<(), Error> {
-    send(client, request(Method::POST, path, "application/json", json.into_bytes())?).await.map(drop)
+    let request = request(Method::POST, path, "application/json", json.into_bytes())?;
+    collect(send(client, request).await?).await.map(drop)
 }
 
 /// PUT of an object or a part of it.
@@ -125,11 +135,14 @@ pub async fn patch<T: DeserializeOwned>(
     kind: PatchType,
     patch: &impl Serialize,
 ) -> Result<T, Error> {
-    let content_type = match kind {
-        PatchType::Merge => "application/merge-patch+json",
-        PatchType::Strategic => "application/strategic-merge-patch+json",
-    };
-    write(client, Method::PATCH, path, content_type, patch).await
+    write(client, Method::PATCH, path, kind.content_type(), patch).await
+}
+
+/// PATCH whose answer is not looked at, for those that send thousands.
+pub async fn patch_unread(client: &Client, path: &str, kind: PatchType, patch: &impl Serialize) -> Result<(), Error> {
+    let body = serde_json::to_vec(patch).map_err(Error::SerdeError)?;
+    let request = request(Method::PATCH, path, kind.content_type(), body)?;
+    collect(send(client, request).await?).await.map(drop)
 }
 
 /// DELETE of an object. Whether it is gone afterwards or only marked is the server's affair.

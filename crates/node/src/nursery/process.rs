@@ -77,9 +77,9 @@ pub(super) fn start(start: Start<'_>) -> Result<Process, String> {
             })?;
             Ok(Process { pid, handle, output })
         }
-        Err(error) => {
-            Err(complaints.and_then(|complaints| complaints.read()).unwrap_or_else(|| refusal(program, &error)))
-        }
+        Err(error) => Err(complaints
+            .and_then(|complaints| complaints.read())
+            .unwrap_or_else(|| refusal(program, start.environment, &error))),
     }
 }
 
@@ -106,12 +106,20 @@ fn prepare_child(command: &mut Command, mut isolation: Isolation) {
 }
 
 /// Why the command could not be executed, in the words of container runtimes.
-fn refusal(program: &str, error: &io::Error) -> String {
+fn refusal(program: &str, environment: &[(String, String)], error: &io::Error) -> String {
     let is_path = program.contains('/');
+    // The search also fails this way if a directory on the way may not be read.
+    let is_in_path = || {
+        let path = environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+        path.split(':').any(|directory| Path::new(directory).join(program).exists())
+    };
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT) if is_path => format!("exec: \"{program}\": stat {program}: no such file or directory"),
         Some(Errno::NOENT) => format!("exec: \"{program}\": executable file not found in $PATH"),
         Some(Errno::ACCESS) if is_path && Path::new(program).is_dir() => format!("exec: \"{program}\": is a directory"),
+        Some(Errno::ACCESS) if !is_path && !is_in_path() => {
+            format!("exec: \"{program}\": executable file not found in $PATH")
+        }
         Some(Errno::ACCESS) => format!("exec: \"{program}\": permission denied"),
         Some(Errno::NOEXEC) => format!("exec {program}: exec format error"),
         Some(Errno::TOOBIG) => format!("exec {program}: argument list too long"),
@@ -233,8 +241,11 @@ mod tests {
             ("/tmp", Errno::ACCESS, "exec: \"/tmp\": is a directory"),
             ("/etc/passwd", Errno::ACCESS, "exec: \"/etc/passwd\": permission denied"),
             ("x", Errno::NOEXEC, "exec x: exec format error"),
+            ("nope", Errno::ACCESS, "exec: \"nope\": executable file not found in $PATH"),
+            ("passwd", Errno::ACCESS, "exec: \"passwd\": permission denied"),
         ] {
-            assert_eq!(refusal(program, &error(errno)), text);
+            let environment = [("PATH".to_owned(), "/nonexistent:/etc".to_owned())];
+            assert_eq!(refusal(program, &environment, &error(errno)), text);
         }
     }
 }

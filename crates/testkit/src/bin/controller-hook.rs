@@ -67,7 +67,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             }
             ensure!(!log.contains("panicked at"), "a controller panicked");
             stopped?;
-            return Ok(status?.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from));
+            return Ok(status?
+                .code()
+                .and_then(|code| u8::try_from(code).ok())
+                .map_or(ExitCode::FAILURE, ExitCode::from));
         }
     }
     Ok(ExitCode::SUCCESS)

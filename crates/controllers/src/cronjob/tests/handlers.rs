@@ -106,7 +106,7 @@ async fn nothing_is_remembered_of_what_is_gone() {
     mirror.queue.add_rate_limited(Uid::new("c"));
     mirror.job_changed(Change::Deleted(job(4, json!({}))));
     mirror.cron_job_changed(Change::Deleted(cron_job(5, "30 * * * *", None, "a")));
-    while mirror.queue.len() > 0 {
+    while !mirror.queue.is_empty() {
         drop(mirror.queue.next().await);
     }
     assert!(mirror.cache.lock().is_empty() && mirror.alarms.is_empty() && mirror.queue.is_idle());

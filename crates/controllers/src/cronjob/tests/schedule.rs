@@ -137,10 +137,7 @@ async fn a_foreign_job_in_the_way_costs_only_its_own_time() {
     scene.world.create(JOBS, "default", foreign).await;
     scene.hourly(json!({})).await;
     scene.strike(10);
-    let tried = || scene.faults.calls().iter().any(|call| call.method == Method::POST && call.code == 409);
-    while !tried() {
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-    }
+    scene.faults.wait_answer(Method::POST, 409).await;
     scene.strike(11);
     let served = scene.wait_served(11, 1).await;
     assert_eq!(active_names(&served), [job_at(11)]);
@@ -178,10 +175,7 @@ async fn in_a_namespace_that_goes_away_nothing_is_told() {
     scene.world.create(CRON_JOBS, "going", cron_job).await;
     scene.world.delete(&Resource::NAMESPACES, "", "going", "Background").await;
     scene.strike(10);
-    let refused = || scene.faults.calls().iter().filter(|call| call.method == Method::POST && call.code == 403).count();
-    while refused() < 2 {
-        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
-    }
+    scene.faults.wait_answer(Method::POST, 403).await;
     let events = scene.world.list(&Resource::EVENTS).await;
     let told = |event: &Value| event["reason"] == "FailedCreate";
     assert!(!events.iter().any(told), "{events:#?}");
