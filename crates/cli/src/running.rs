@@ -10,6 +10,7 @@ use clap::Args;
 use controllers::runtime::{ControllerContext, Environment, Metrics, Shutdown, Supervisor, TaskError};
 use controllers::{cronjob, gc, job, namespace, podgc, scheduler, ttl};
 use jiff::SignedDuration;
+use jiff::tz::TimeZone;
 
 use crate::parts::Controller;
 
@@ -111,7 +112,8 @@ pub(crate) fn start(
                 tasks.spawn("TTL controller", ttl::run(context, options));
             }
             Controller::CronJob => {
-                tasks.spawn("CronJob controller", cronjob::run(context, cronjob::Options::default()));
+                let options = cronjob::Options { time_zone: TimeZone::system(), ..cronjob::Options::default() };
+                tasks.spawn("CronJob controller", cronjob::run(context, options));
             }
             Controller::Scheduler => {
                 tasks.spawn("scheduler", scheduler::run(context, scheduler::Options::default()));

@@ -198,7 +198,12 @@ fn flags_that_make_no_sense_are_refused() {
 fn missing_permissions_are_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    thread::spawn(move || listener.incoming().filter_map(Result::ok).for_each(|stream| drop(answer_reviews(stream))));
+    // The client asks several questions at once, each on a connection of its own.
+    thread::spawn(move || {
+        for stream in listener.incoming().filter_map(Result::ok) {
+            thread::spawn(|| answer_reviews(stream));
+        }
+    });
     let folder = tempfile::tempdir().unwrap();
     let kubeconfig = folder.path().join("config");
     let text = json!({

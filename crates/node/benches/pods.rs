@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use apiserver::{ApiServer, Environment, storage};
@@ -18,6 +19,9 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
+
+/// Changes of pods that the watch has shown.
+static EVENTS: AtomicUsize = AtomicUsize::new(0);
 
 /// Who waits for the end of which pod.
 type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<()>>>>;
@@ -52,10 +56,12 @@ async fn measure(kind: &str, pods: usize, in_flight: usize) {
     let waiting = Waiting::default();
     tokio::spawn(watch(client.clone(), waiting.clone()));
     run(&client, node, &waiting, "warm", 100, in_flight).await;
-    let begin = Instant::now();
+    let (begin, events) = (Instant::now(), EVENTS.load(Ordering::Relaxed));
     run(&client, node, &waiting, "pod", pods, in_flight).await;
     let taken = begin.elapsed();
-    println!("{kind}: {pods} pods in {taken:.2?}, {:.0} a second", pods as f64 / taken.as_secs_f64());
+    let rate = pods as f64 / taken.as_secs_f64();
+    let writes = (EVENTS.load(Ordering::Relaxed) - events) as f64 / pods as f64;
+    println!("{kind}: {pods} pods in {taken:.2?}, {rate:.0} a second, {writes:.2} writes each");
 }
 
 async fn run(client: &Client, node: &str, waiting: &Waiting, prefix: &str, pods: usize, in_flight: usize) {
@@ -87,6 +93,7 @@ async fn watch(client: Client, waiting: Waiting) {
     let events = client.request_stream(Request::get(path).body(Vec::new()).unwrap()).await.unwrap();
     let mut lines = Box::pin(events).lines();
     while let Some(line) = lines.try_next().await.unwrap() {
+        EVENTS.fetch_add(1, Ordering::Relaxed);
         if line.contains("\"phase\":\"Succeeded\"") || line.contains("\"phase\":\"Failed\"") {
             let event: Value = serde_json::from_str(&line).unwrap();
             let name = event["object"]["metadata"]["name"].as_str().unwrap();

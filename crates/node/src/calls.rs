@@ -14,9 +14,6 @@ pub(crate) enum Answer {
     Failed(String),
 }
 
-/// Says that the answer's body is not wanted in full.
-const BRIEF: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-
 pub(crate) async fn patch_status(client: &Client, namespace: &str, name: &str, patch: &Value) -> Answer {
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/status");
     send(client, Method::PATCH, &path, "application/strategic-merge-patch+json", patch).await
@@ -48,7 +45,7 @@ async fn send(client: &Client, method: Method, path: &str, content_type: &str, b
         .method(method)
         .uri(path)
         .header(header::CONTENT_TYPE, content_type)
-        .header(header::ACCEPT, BRIEF)
+        .header(header::ACCEPT, "application/json")
         .body(body);
     let request = match request {
         Ok(request) => request,

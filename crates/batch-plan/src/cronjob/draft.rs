@@ -73,16 +73,62 @@ impl Draft {
     }
 }
 
-/// The merge patch of `/status`. It is refused if anybody has written the CronJob since it was read, or if another one
-/// has its name by now.
-pub fn status_patch(cron_job: &CronJobView, status: &Status) -> Value {
-    let time = |time: Option<Timestamp>| time.map_or(Value::Null, |time| json!(seconds(time)));
-    json!({
-        "metadata": {"uid": cron_job.uid, "resourceVersion": cron_job.resource_version},
-        "status": {
-            "active": if status.active.is_empty() { Value::Null } else { json!(status.active) },
-            "lastScheduleTime": time(status.last_schedule_time),
-            "lastSuccessfulTime": time(status.last_successful_time),
-        },
-    })
+/// The CronJob to PUT to `/status`. It is refused if anybody has written the CronJob since it was read, or if another
+/// one has its name by now.
+pub fn with_status(cron_job: &CronJobView, status: &Status) -> Value {
+    // A view is made of an object, so it parses as one.
+    let mut object: Value = serde_json::from_str(&cron_job.document).unwrap_or_default();
+    object["apiVersion"] = json!("batch/v1");
+    object["kind"] = json!("CronJob");
+    object["status"] = json!({});
+    if !status.active.is_empty() {
+        object["status"]["active"] = json!(status.active);
+    }
+    let times = [("lastScheduleTime", status.last_schedule_time), ("lastSuccessfulTime", status.last_successful_time)];
+    for (field, time) in times {
+        if let Some(time) = time {
+            object["status"][field] = json!(seconds(time));
+        }
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_but_the_status_is_written_as_it_was_read() {
+        let object = json!({
+            "metadata": {"name": "c", "namespace": "ns", "uid": "u", "resourceVersion": "5", "labels": {"a": "b"},
+                "managedFields": [{"manager": "kubectl"}]},
+            "spec": {"schedule": "@daily", "jobTemplate": {"spec": {"unknown": [1.5]}}},
+            "status": {"active": [{"name": "old"}], "lastSuccessfulTime": "2016-05-19T09:00:00Z"},
+        });
+        let view: CronJobView = serde_json::from_value(object).unwrap();
+        let mut draft = Draft::new(&view.status);
+        draft.unlist(&Uid::new(""));
+        draft.scheduled("2016-05-19T10:00:00Z".parse().unwrap());
+        let expected = json!({
+            "apiVersion": "batch/v1", "kind": "CronJob",
+            "metadata": {"name": "c", "namespace": "ns", "uid": "u", "resourceVersion": "5", "labels": {"a": "b"}},
+            "spec": {"schedule": "@daily", "jobTemplate": {"spec": {"unknown": [1.5]}}},
+            "status": {"lastScheduleTime": "2016-05-19T10:00:00Z", "lastSuccessfulTime": "2016-05-19T09:00:00Z"},
+        });
+        assert_eq!(with_status(&view, draft.status()), expected);
+    }
+
+    #[test]
+    fn times_only_grow_and_news_is_only_what_changes() {
+        let mut draft = Draft::new(&Status::default());
+        let at = |text: &str| text.parse().unwrap();
+        draft.scheduled(at("2016-05-19T10:00:00Z"));
+        draft.succeeded(at("2016-05-19T10:00:00Z"));
+        assert!(draft.is_changed());
+        draft.recorded();
+        draft.scheduled(at("2016-05-19T09:00:00Z"));
+        draft.succeeded(at("2016-05-19T10:00:00Z"));
+        draft.unlist(&Uid::new("unknown"));
+        assert!(!draft.is_changed());
+    }
 }

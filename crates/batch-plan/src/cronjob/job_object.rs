@@ -39,7 +39,8 @@ pub(super) fn job_object(
     scheduled: Timestamp,
     local_zone: &TimeZone,
 ) -> Result<Value, TemplateError> {
-    let template: Value = serde_json::from_str(&cron_job.spec.job_template).map_err(|_| TemplateError::Malformed)?;
+    let mut document: Value = serde_json::from_str(&cron_job.document).map_err(|_| TemplateError::Malformed)?;
+    let template = document["spec"]["jobTemplate"].take();
     let Value::Object(mut template) = template else { return Err(TemplateError::Malformed) };
     let mut template_metadata = template.shift_remove("metadata").unwrap_or_default();
     let mut annotations = match template_metadata["annotations"].take() {

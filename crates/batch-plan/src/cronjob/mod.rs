@@ -34,7 +34,7 @@ mod view;
 mod tests;
 
 pub use decide::{Decision, Existing, Next, Start, decide, next_wake};
-pub use draft::{Draft, status_patch};
+pub use draft::{Draft, with_status};
 pub use events::{COMPONENT, Event};
 pub use job_object::{TemplateError, job_name};
 pub use observe::{Observation, Questions, Snapshot, observe, questions};

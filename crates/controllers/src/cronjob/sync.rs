@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::Arc};
 use batch_plan::{
     cronjob::{
         ActiveJob, CronJobView, Draft, Event, Existing, JobView, Next, Observation, Snapshot, Start, TemplateError,
-        decide, observe, questions, status_patch,
+        decide, observe, questions, with_status,
     },
     job::Uid,
 };
@@ -19,7 +19,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::watch::{Mirror, tell};
 use crate::runtime::{
     Recorder, Resource,
-    requests::{self, DeleteOptions, PatchType, Preconditions},
+    requests::{self, DeleteOptions, Preconditions},
 };
 
 pub(super) struct Syncer {
@@ -134,8 +134,8 @@ impl Syncer {
     /// Writes the status; the answer is the CronJob as it is now. If it was changed in between, a later sync sees that.
     async fn write(&self, cron_job: &CronJobView, draft: &mut Draft) -> Result<Arc<CronJobView>, SyncError> {
         let path = Resource::CRON_JOBS.subresource(&cron_job.namespace, &cron_job.name, "status");
-        let patch = status_patch(cron_job, draft.status());
-        let written: CronJobView = match requests::patch(&self.client, &path, PatchType::Merge, &patch).await {
+        let object = with_status(cron_job, draft.status());
+        let written: CronJobView = match requests::replace(&self.client, &path, &object).await {
             Ok(written) => written,
             Err(error) => return Err(SyncError::Status(cron_job.name.clone(), error)),
         };

@@ -51,7 +51,15 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn new(job: Job) -> Self {
-        Self { job: job.into(), pace: Pace::default(), pods_written: 0, created: 0, deferred: false, conflicts: 0, told_skip: false }
+        Self {
+            job: job.into(),
+            pace: Pace::default(),
+            pods_written: 0,
+            created: 0,
+            deferred: false,
+            conflicts: 0,
+            told_skip: false,
+        }
     }
 }
 

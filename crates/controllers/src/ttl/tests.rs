@@ -264,7 +264,8 @@ async fn a_namesake_is_not_deleted() {
         async move {
             let path = JOBS.object("default", "a");
             let mut job: Value = requests::get(&client, &path).await.unwrap();
-            requests::delete(&client, &path, &requests::DeleteOptions::default()).await.unwrap();
+            let options = requests::DeleteOptions { propagation_policy: Some("Background"), ..Default::default() };
+            requests::delete(&client, &path, &options).await.unwrap();
             job = json!({"metadata": {"name": "a"}, "spec": {"ttlSecondsAfterFinished": 0, "template": pod("a")},
                 "apiVersion": job["apiVersion"], "kind": job["kind"]});
             requests::create::<Ignored>(&client, &JOBS.collection(Some("default")), &job).await.unwrap();

@@ -27,6 +27,13 @@ impl StatusState {
         self.touched_at.get_or_insert(now);
     }
 
+    /// Not now: too much else is being sent.
+    pub(super) fn postpone(&mut self, now: Duration) {
+        if self.touched_at.is_some_and(|touched_at| now >= touched_at + GATHER) {
+            self.touched_at = Some(now);
+        }
+    }
+
     pub(super) fn is_due(&self, now: Duration, has_ended: bool) -> bool {
         let Some(touched_at) = self.touched_at else { return false };
         let gathered = has_ended || now >= touched_at + GATHER;

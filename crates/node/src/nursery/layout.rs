@@ -27,7 +27,7 @@ impl Layout {
         self.root.join("logs")
     }
 
-    /// Volumes and working directories, by the pod's uid.
+    /// Volumes and termination messages, by the pod's uid.
     pub(crate) fn pods(&self) -> PathBuf {
         self.root.join("pods")
     }
@@ -36,9 +36,9 @@ impl Layout {
         self.pods().join(uid)
     }
 
-    /// Where a container without a working directory of its own starts.
-    pub(crate) fn work(&self, uid: &str, container: &str) -> PathBuf {
-        self.pod(uid).join("work").join(container)
+    /// Where containers without a working directory of their own start.
+    pub(crate) fn work(&self) -> PathBuf {
+        self.root.join("work")
     }
 
     pub(crate) fn nursery(&self) -> PathBuf {

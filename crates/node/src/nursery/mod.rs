@@ -14,6 +14,7 @@ mod layout;
 mod process;
 pub(crate) mod protocol;
 mod server;
+mod work;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -32,7 +33,8 @@ pub(crate) use layout::{Layout, is_safe_uid};
 use self::control_group::ControlGroups;
 use self::journal::Journal;
 use self::protocol::Abilities;
-use self::server::Server;
+use self::server::{Server, Settings};
+use self::work::WorkDirectories;
 
 /// The hidden subcommand under which a program that embeds the node runs the nursery.
 pub const SUBCOMMAND: &str = "__nursery";
@@ -65,7 +67,9 @@ pub fn run(root: &Path) -> io::Result<()> {
     let mounts = isolation::check_mounts(&layout.new_root()).inspect_err(|reason| server::complain(reason)).is_ok();
     let abilities = Abilities { mounts, limits: control_groups.is_some(), users: rustix::process::geteuid().is_root() };
     let first = first_connection()?;
-    let ended = Server::new(layout.clone(), journal, listener, abilities, control_groups)?.run(first);
+    let work = WorkDirectories::open(layout.work())?;
+    let settings = Settings { layout: layout.clone(), journal, listener, abilities, control_groups, work };
+    let ended = Server::new(settings)?.run(first);
     let _ = fs::remove_file(layout.nursery().join(Layout::SOCKET));
     ended.inspect_err(|error| server::complain(&format!("the nursery ends: {error}")))
 }

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -22,6 +23,7 @@ use super::journal::Journal;
 use super::layout::Layout;
 use super::process::{self, Process, Start};
 use super::protocol::{Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Launch, Report, Request, Welcome};
+use super::work::{WorkDirectories, WorkDirectory};
 use crate::logs::{ContainerLogs, LogWriter, tail_text};
 
 const LISTENER: u64 = 0;
@@ -42,6 +44,16 @@ const LOG_TAIL_BYTES: usize = 2048;
 /// How often children that nobody knows are looked for while there are any.
 const STRAY_INTERVAL: Duration = Duration::from_secs(1);
 
+/// What a server is made from.
+pub(super) struct Settings {
+    pub(super) layout: Layout,
+    pub(super) journal: Journal,
+    pub(super) listener: UnixListener,
+    pub(super) abilities: Abilities,
+    pub(super) control_groups: Option<ControlGroups>,
+    pub(super) work: WorkDirectories,
+}
+
 pub(super) struct Server {
     layout: Layout,
     journal: Journal,
@@ -55,6 +67,7 @@ pub(super) struct Server {
     starts: Vec<Launch>,
     abilities: Abilities,
     control_groups: Option<ControlGroups>,
+    work: WorkDirectories,
     /// Children may have been left behind.
     strays: bool,
 }
@@ -69,18 +82,32 @@ struct Task {
 }
 
 enum Purpose {
-    Container { launch: Box<Launch>, log: LogWriter, control_group: Option<ControlGroup> },
+    Container(Box<Container>),
     Exec { token: u64, deadline: Instant, timed_out: bool, output: Vec<u8> },
 }
 
+/// What belongs to a running container and must be put away when it has ended.
+struct Container {
+    launch: Launch,
+    log: LogWriter,
+    control_group: Option<ControlGroup>,
+    work: Option<WorkDirectory>,
+}
+
+impl Container {
+    /// Where its processes start.
+    fn directory(&self) -> &Path {
+        match (&self.launch.directory, &self.work) {
+            (Some(directory), _) => directory,
+            (None, Some(work)) => work.path(),
+            (None, None) => Path::new("/"),
+        }
+    }
+}
+
 impl Server {
-    pub(super) fn new(
-        layout: Layout,
-        journal: Journal,
-        listener: UnixListener,
-        abilities: Abilities,
-        control_groups: Option<ControlGroups>,
-    ) -> io::Result<Self> {
+    pub(super) fn new(settings: Settings) -> io::Result<Self> {
+        let Settings { layout, journal, listener, abilities, control_groups, work } = settings;
         listener.set_nonblocking(true)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
@@ -97,6 +124,7 @@ impl Server {
             starts: Vec::new(),
             abilities,
             control_groups,
+            work,
             strays: true,
         })
     }
@@ -265,27 +293,23 @@ impl Server {
     }
 
     fn start(&mut self, launch: Launch) -> Result<(), String> {
-        let id = launch.id.clone();
         self.remove_old_logs(&launch);
-        let directory = self.directory_of(&launch)?;
-        let control_group = match (&self.control_groups, launch.limits.is_empty()) {
-            (Some(groups), false) => Some(groups.create(&id, launch.limits).map_err(|error| error.to_string())?),
-            _ => None,
-        };
-        let mut isolation = Isolation::default()
-            .with_user(launch.user, launch.group)
-            .with_control_group(control_group.as_ref().map(ControlGroup::processes).transpose()?)
-            .in_directory(&directory, launch.directory.is_none());
-        if !launch.mounts.is_empty() {
-            isolation = isolation.with_mounts(&self.layout.new_root(), &launch.hostname, &launch.mounts)?;
-        }
-        let started =
-            process::start(Start { id: &id, command: &launch.command, environment: &launch.environment, isolation })?;
-        let at = Timestamp::now();
+        let id = launch.id.clone();
         let log = LogWriter::new(&id.pod, &id.container, id.attempt, launch.log);
+        let mut container = Container { launch, log, control_group: None, work: None };
+        let started = self.start_process(&mut container);
+        let at = Timestamp::now();
+        let started = match started {
+            Ok(started) => started,
+            Err(message) => {
+                self.put_away(container);
+                return Err(message);
+            }
+        };
         let pid = started.pid;
-        let purpose = Purpose::Container { launch: Box::new(launch), log, control_group };
-        let task = self.add(started, purpose, at).map_err(|error| format!("watch the process: {error}"))?;
+        let task = self
+            .add(started, Purpose::Container(Box::new(container)), at)
+            .map_err(|error| format!("watch the process: {error}"))?;
         self.instances.insert(id.clone(), task);
         if let Some(key) = process::identify(pid) {
             self.journal.started(&id, key, at).map_err(|error| format!("write the journal: {error}"))?;
@@ -294,17 +318,43 @@ impl Server {
         Ok(())
     }
 
-    fn directory_of(&self, launch: &Launch) -> Result<std::path::PathBuf, String> {
-        if let Some(directory) = &launch.directory {
-            return Ok(directory.clone());
+    fn start_process(&mut self, container: &mut Container) -> Result<Process, String> {
+        if container.launch.directory.is_none() {
+            container.work = Some(self.work_directory(&container.launch)?);
         }
-        let directory = self.layout.work(&launch.id.pod, &launch.id.container);
-        std::fs::create_dir_all(&directory).map_err(|error| format!("make a working directory: {error}"))?;
+        if let Some(groups) = &self.control_groups
+            && !container.launch.limits.is_empty()
+        {
+            let group = groups.create(&container.launch.id, container.launch.limits);
+            container.control_group = Some(group.map_err(|error| format!("set limits: {error}"))?);
+        }
+        let launch = &container.launch;
+        let mut isolation = Isolation::default()
+            .with_user(launch.user, launch.group)
+            .with_control_group(container.control_group.as_ref().map(ControlGroup::processes).transpose()?)
+            .in_directory(container.directory(), launch.directory.is_none());
+        if !launch.mounts.is_empty() {
+            isolation = isolation.with_mounts(&self.layout.new_root(), &launch.hostname, &launch.mounts)?;
+        }
+        process::start(Start { id: &launch.id, command: &launch.command, environment: &launch.environment, isolation })
+    }
+
+    fn work_directory(&mut self, launch: &Launch) -> Result<WorkDirectory, String> {
+        let failed = |error| format!("make a working directory: {error}");
+        let work = self.work.take().map_err(failed)?;
         if launch.user.is_some() || launch.group.is_some() {
-            std::os::unix::fs::chown(&directory, launch.user, launch.group)
-                .map_err(|error| format!("make a working directory: {error}"))?;
+            std::os::unix::fs::chown(work.path(), launch.user, launch.group).map_err(failed)?;
         }
-        Ok(directory)
+        Ok(work)
+    }
+
+    fn put_away(&mut self, container: Container) {
+        if let Some(group) = container.control_group {
+            group.remove();
+        }
+        if let Some(work) = container.work {
+            self.work.give_back(work);
+        }
     }
 
     /// Only the logs of the current and the previous instance are kept (PL-124).
@@ -350,17 +400,16 @@ impl Server {
     }
 
     fn try_exec(&mut self, exec: Exec) -> Result<(), String> {
-        let container = self.instances.get(&exec.id).and_then(|task| self.tasks.get(task));
-        let Some(Task { purpose: Purpose::Container { launch, .. }, handle, .. }) = container else {
+        let task = self.instances.get(&exec.id).and_then(|task| self.tasks.get(task));
+        let Some(Task { purpose: Purpose::Container(container), handle, .. }) = task else {
             return Err("the container does not run".to_owned());
         };
-        let directory = self.directory_of(launch)?;
+        let launch = &container.launch;
         let mut isolation = Isolation::default()
             .with_user(launch.user, launch.group)
-            .in_directory(&directory, launch.directory.is_none());
+            .in_directory(container.directory(), launch.directory.is_none());
         if !launch.mounts.is_empty() {
-            let container = handle.try_clone().map_err(|error| error.to_string())?;
-            isolation = isolation.beside(container)?;
+            isolation = isolation.beside(handle.try_clone().map_err(|error| error.to_string())?)?;
         }
         let start = Start { id: &exec.id, command: &exec.command, environment: &launch.environment, isolation };
         let started = process::start(start)?;
@@ -393,7 +442,9 @@ impl Server {
     fn kill(&self, id: &InstanceId) {
         self.signal(id, Signal::KILL);
         let task = self.instances.get(id).and_then(|task| self.tasks.get(task));
-        if let Some(Task { purpose: Purpose::Container { control_group: Some(group), .. }, .. }) = task {
+        if let Some(Task { purpose: Purpose::Container(container), .. }) = task
+            && let Some(group) = &container.control_group
+        {
             group.kill();
         }
     }
@@ -436,28 +487,17 @@ impl Server {
                 };
                 self.report(&Report::ExecFinished { token, outcome });
             }
-            Purpose::Container { launch, log, control_group } => {
-                self.container_exited(*launch, log, control_group, cause, task.started_at)?;
-            }
+            Purpose::Container(container) => self.container_exited(*container, cause, task.started_at)?,
         }
         Ok(())
     }
 
-    fn container_exited(
-        &mut self,
-        launch: Launch,
-        mut log: LogWriter,
-        control_group: Option<ControlGroup>,
-        cause: Cause,
-        started_at: Timestamp,
-    ) -> io::Result<()> {
+    fn container_exited(&mut self, mut container: Container, cause: Cause, started_at: Timestamp) -> io::Result<()> {
         let finished_at = Timestamp::now();
-        let _ = log.finish(&self.layout.logs(), finished_at);
+        let _ = container.log.finish(&self.layout.logs(), finished_at);
+        let launch = &container.launch;
         self.instances.remove(&launch.id);
-        let was_out_of_memory = control_group.as_ref().is_some_and(ControlGroup::was_out_of_memory);
-        if let Some(group) = control_group {
-            group.remove();
-        }
+        let was_out_of_memory = container.control_group.as_ref().is_some_and(ControlGroup::was_out_of_memory);
         let end = End {
             cause: if was_out_of_memory && cause == Cause::Signal(9) { Cause::OutOfMemory } else { cause },
             started_at: Some(started_at),
@@ -468,8 +508,10 @@ impl Server {
                 false => None,
             },
         };
-        self.journal.ended(&launch.id, &end)?;
-        self.report(&Report::Exited { id: launch.id, end });
+        let id = launch.id.clone();
+        self.put_away(container);
+        self.journal.ended(&id, &end)?;
+        self.report(&Report::Exited { id, end });
         Ok(())
     }
 
@@ -517,9 +559,9 @@ impl Task {
                 Ok(count) => {
                     taken += count;
                     match &mut self.purpose {
-                        Purpose::Container { log, .. } => {
+                        Purpose::Container(container) => {
                             // A full disk costs the output, not the container.
-                            let _ = log.write(&layout.logs(), &chunk[..count], Timestamp::now());
+                            let _ = container.log.write(&layout.logs(), &chunk[..count], Timestamp::now());
                         }
                         Purpose::Exec { output, .. } => {
                             let room = EXEC_OUTPUT_MAX.saturating_sub(output.len());

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use serde_json::{Value, json};
 
 use crate::cronjob::{
-    ActiveJob, CronJobView, Existing, JobView, Next, Snapshot, Start, decide, observe, questions, status_patch,
+    ActiveJob, CronJobView, Existing, JobView, Next, Snapshot, Start, decide, observe, questions, with_status,
 };
 use crate::job::Uid;
 
@@ -238,19 +238,18 @@ impl World {
     }
 
     fn write(&mut self, said: &mut String, cron_job: &CronJobView, draft: &mut crate::cronjob::Draft) {
-        let patch = status_patch(cron_job, draft.status());
-        assert_eq!(patch["metadata"], json!({"uid": "cron", "resourceVersion": "5"}));
-        let active = patch["status"]["active"].as_array().cloned().unwrap_or_default();
+        let object = with_status(cron_job, draft.status());
+        let active = object["status"]["active"].as_array().cloned().unwrap_or_default();
         let names: Vec<&str> = active.iter().filter_map(|entry| entry["name"].as_str()).collect();
         let short = |value: &Value| value.as_str().map(|text| text.replace("2016-05-19T", "").replace('Z', ""));
         let _ = write!(said, "status active=[{}]", names.join(" "));
         for (word, field) in [("last", "lastScheduleTime"), ("successful", "lastSuccessfulTime")] {
-            if let Some(text) = short(&patch["status"][field]) {
+            if let Some(text) = short(&object["status"][field]) {
                 let _ = write!(said, " {word}={text}");
             }
         }
         said.push('\n');
-        let mut status = patch["status"].clone();
+        let mut status = object["status"].clone();
         status["active"] = json!(active);
         self.cron_job["status"] = status;
         tell(said, &draft.recorded());

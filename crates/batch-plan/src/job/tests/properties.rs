@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde_json::{Value, json};
 
 use super::super::*;
@@ -148,7 +149,13 @@ fn conclude(world: &mut World, controller: &mut Controller) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    // The same histories every time; a longer or another run: change the seed.
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(20_261_115),
+        ..ProptestConfig::default()
+    })]
 
     /// INV-1…13, 17…19, 22, 23, 27, 30: the world judges every write; in the end the Job is over.
     #[test]

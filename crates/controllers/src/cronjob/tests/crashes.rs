@@ -81,7 +81,7 @@ async fn replace_ends_the_same_whatever_fails() {
 /// The Job is over, and history wants it gone, before anybody could write down that it was started.
 #[tokio::test]
 async fn a_job_that_ends_during_a_crash_is_not_started_again() {
-    let faults = Faults::at_first(Method::PATCH, "/status", Fault::RequestLost);
+    let faults = Faults::at_first(Method::PUT, "/status", Fault::RequestLost);
     let scene = Scene::new(faults.clone()).await;
     scene.hourly(json!({"successfulJobsHistoryLimit": 0, "suspend": false})).await;
     scene.strike(10);

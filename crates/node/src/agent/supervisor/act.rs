@@ -32,7 +32,7 @@ impl Supervisor {
             Action::RunHook { container, attempt, hook } => self.run_hook(uid, container, attempt, hook).await,
             Action::Probe { container, attempt, probe } => self.probe(uid, container, attempt, probe).await,
             Action::Event(event) => self.event(uid, event),
-            Action::CleanUp => self.clean_up(uid),
+            Action::CleanUp => self.clean_up(uid).await,
             Action::Delete => self.delete(uid, Duration::ZERO),
             Action::Forget => self.forget(uid).await,
         }
@@ -43,8 +43,9 @@ impl Supervisor {
         Some(InstanceId { pod: uid.to_string(), container, attempt })
     }
 
-    fn prepare(&self, uid: &Uid) {
-        let Some(entry) = self.pods.get(uid) else { return };
+    fn prepare(&mut self, uid: &Uid) {
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        entry.has_directory = true;
         let directory = launch::volumes_directory(&self.layout, uid);
         let (facts, spec) = (Arc::clone(&entry.facts), Arc::clone(entry.life.spec()));
         let (allocatable, sources, uid) = (Arc::clone(&self.allocatable), self.sources.clone(), Arc::clone(uid));
@@ -106,6 +107,7 @@ impl Supervisor {
             Ok(launch) => {
                 let Some(entry) = self.pods.get_mut(uid) else { return };
                 entry.instances.insert(launch.id.clone());
+                entry.has_directory |= !launch.mounts.is_empty();
                 self.nursery.send(Request::Start(launch)).await;
             }
             Err(message) => {
@@ -192,7 +194,11 @@ impl Supervisor {
         self.recorder.record(subject, event.is_warning, event.reason, event.message);
     }
 
-    fn clean_up(&self, uid: &Uid) {
+    async fn clean_up(&mut self, uid: &Uid) {
+        let has_directory = self.pods.get(uid).is_some_and(|entry| entry.has_directory);
+        if !has_directory {
+            return Box::pin(self.input(uid, Input::CleanedUp)).await;
+        }
         let (layout, messages, uid) = (self.layout.clone(), self.messages.clone(), Arc::clone(uid));
         tokio::task::spawn_blocking(move || {
             if let Err(error) = layout.remove_pod(&uid) {

@@ -32,6 +32,9 @@ use crate::pod::Phase;
 
 /// Status writes and other calls under way at the same time.
 const CALLS_MAX: usize = 64;
+/// Of these, status writes that are not about the end of a pod. While there are that many, others wait, and often they
+/// need not be written at all because the pod has ended.
+const INTERIM_CALLS_MAX: usize = 8;
 /// Grace of containers when the node takes them down with it; people wait at a terminal meanwhile.
 const DRAIN_GRACE: Duration = Duration::from_secs(10);
 /// Messages that wait for the loop.
@@ -73,6 +76,8 @@ struct Entry {
     status: StatusState,
     /// When the timer of this pod is set to.
     wake: Option<Duration>,
+    /// There are volumes or other files to remove in the end.
+    has_directory: bool,
     /// What the nursery is to forget in the end.
     instances: BTreeSet<InstanceId>,
 }
@@ -117,6 +122,8 @@ pub(super) struct Supervisor {
     asked: HashMap<u64, Asked>,
     next_token: u64,
     calls: Arc<Semaphore>,
+    /// Interim status writes under way.
+    interim_calls: usize,
     messages: mpsc::Sender<Message>,
 }
 
@@ -162,6 +169,7 @@ impl Supervisor {
             asked: HashMap::new(),
             next_token: 0,
             calls: Arc::new(Semaphore::new(CALLS_MAX)),
+            interim_calls: 0,
             messages,
         };
         supervisor.remember(welcome);
@@ -237,6 +245,7 @@ impl Supervisor {
 
     async fn status_sent(&mut self, uid: &Uid, phase: Phase, answer: Answer) {
         let now = self.clock.now();
+        self.interim_calls -= usize::from(!phase.is_terminal());
         let Some(entry) = self.pods.get_mut(uid) else { return };
         match answer {
             Answer::Done => {
@@ -270,10 +279,15 @@ impl Supervisor {
     /// Sends the status if it is due, and sets the timer.
     fn flush(&mut self, uid: &Uid, now: Moment) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
+        let phase = entry.life.reported_phase();
+        let is_interim = !phase.is_terminal();
+        if is_interim && self.interim_calls >= INTERIM_CALLS_MAX {
+            entry.status.postpone(now.elapsed);
+        }
         if entry.status.is_due(now.elapsed, entry.life.has_ended()) {
-            let phase = entry.life.reported_phase();
             let patch = entry.life.status_patch(&entry.facts.host_ip, now);
             if entry.status.begin(&patch) {
+                self.interim_calls += usize::from(is_interim);
                 let (client, facts, uid) = (self.client.clone(), Arc::clone(&entry.facts), Arc::clone(uid));
                 self.spawn_call(async move {
                     let answer = calls::patch_status(&client, &facts.namespace, &facts.name, &patch).await;

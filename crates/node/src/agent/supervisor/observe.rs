@@ -99,6 +99,8 @@ impl Supervisor {
             observed: Observed::of(pod),
             status: StatusState::default(),
             wake: None,
+            // One that ran before may have left some.
+            has_directory: !known.is_empty(),
             instances: known.iter().map(|known| known.id.clone()).collect(),
         };
         self.pods.insert(Arc::clone(&uid), entry);
