@@ -61,3 +61,11 @@ pub(crate) fn with_tally(profile: Profile, kubeconfig: &Path) -> Command {
     command.arg("--kubeconfig").arg(kubeconfig).arg("--");
     command
 }
+
+/// The same with controllers and a node, so that Jobs run.
+pub(crate) fn with_whole_tally(profile: Profile, kubeconfig: &Path) -> Command {
+    let mut command = Command::new(built("with-tally", profile));
+    command.current_dir(root()).arg("--binary").arg(built("tally", profile));
+    command.arg("--kubeconfig").arg(kubeconfig).args(["--whole", "--"]);
+    command
+}

@@ -22,6 +22,9 @@ struct Arguments {
     /// Where the server writes its kubeconfig.
     #[arg(long)]
     kubeconfig: PathBuf,
+    /// Run controllers and node too; otherwise the API server is alone.
+    #[arg(long)]
+    whole: bool,
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
@@ -36,7 +39,10 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<ExitCode> {
     let data = tempfile::Builder::new().prefix("tally-").tempdir().context("make a data directory")?;
     let kubeconfig = arguments.kubeconfig.to_str().context("the kubeconfig's path is not text")?;
-    let flags = ["--node", "none", "--controllers", "none", "--kubeconfig-out", kubeconfig];
+    let mut flags = vec!["--kubeconfig-out", kubeconfig];
+    if !arguments.whole {
+        flags.extend(["--node", "none", "--controllers", "none"]);
+    }
     let mut server = Tally::start(&arguments.binary, data.path(), &flags)?;
 
     let [program, rest @ ..] = arguments.command.as_slice() else { unreachable!("clap requires a command") };
