@@ -29,7 +29,7 @@ struct Arguments {
     #[arg(long)]
     state: PathBuf,
     /// Which controllers to run. The kit plays the node and wants nobody to collect its pods.
-    #[arg(long, default_value = "job,gc")]
+    #[arg(long, default_value = "job,ttl,cronjob,gc")]
     controllers: String,
     #[command(subcommand)]
     action: Action,
