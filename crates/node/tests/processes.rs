@@ -2,6 +2,7 @@
 
 mod support;
 
+use node::logs::Bounds;
 use serde_json::{Value, json};
 use support::{Cluster, until};
 
@@ -312,4 +313,87 @@ async fn a_node_that_is_stopped_with_its_pods_reports_them() {
     let pod = cluster.pod("p").await.unwrap();
     assert_eq!((&pod["status"]["phase"], &pod["status"]["reason"]), (&json!("Failed"), &json!("Terminated")));
     assert_eq!(pod["status"]["conditions"][0]["type"], "DisruptionTarget");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn loud_containers_are_rotated_and_capped() {
+    let cluster = Cluster::start_with(|options| options.log = Bounds { file_bytes_max: 20_000, files_max: 3 }).await;
+    cluster.create_pod("p", script("seq 1 20000; exec >&- 2>&-; sleep 0.05; exit 3")).await;
+    let pod = cluster.wait_for_end("p").await;
+    assert_eq!(terminated(&pod)["exitCode"], 3, "BI-107: an exit is noticed without outputs too");
+    let log = cluster.log("p").await;
+    assert!(log.ends_with("\n19999\n20000\n"), "the end is kept");
+    let kept = support::bytes_below(&cluster.node_directory().join("logs"));
+    assert!((20_000..60_001).contains(&kept), "{kept}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_the_log_can_be_the_termination_message() {
+    let cluster = Cluster::start().await;
+    let mut spec = script("seq 1 200; exit 1");
+    spec["containers"][0]["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
+    cluster.create_pod("p", spec).await;
+    let pod = cluster.wait_for_end("p").await;
+    let message = terminated(&pod)["message"].as_str().unwrap();
+    assert_eq!(message.lines().count(), 80, "PL-56");
+    assert!(message.ends_with("199\n200\n"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_are_written_nowhere() {
+    let cluster = Cluster::start().await;
+    let value = "very-secret-value";
+    cluster.create("secrets", json!({"metadata": {"name": "s"}, "stringData": {"k": value}})).await;
+    let mut spec = script("test $V = very-secret-value && exit 5");
+    let from = json!({"secretKeyRef": {"name": "s", "key": "k"}});
+    spec["containers"][0]["command"][2] = json!("test -n \"$V\" && exit 5");
+    spec["containers"][0]["env"] = json!([{"name": "V", "valueFrom": from}]);
+    cluster.create_pod("p", spec).await;
+    let pod = cluster.wait_for_end("p").await;
+    assert_eq!(terminated(&pod)["exitCode"], 5);
+    assert!(!pod.to_string().contains(value), "BI-108");
+    assert!(!support::text_below(&cluster.node_directory()).contains(value), "BI-108");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sub_path_cannot_leave_its_volume() {
+    let cluster = Cluster::start().await;
+    let outside = cluster.directory().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    let mount = json!({"name": "v", "mountPath": "/tally-v"});
+    let spec = json!({
+        "restartPolicy": "Never",
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "initContainers": [{
+            "name": "i", "image": "i", "volumeMounts": [mount],
+            "command": ["ln", "-s", outside, "/tally-v/link"],
+        }],
+        "containers": [{
+            "name": "c", "image": "i", "command": ["touch", "/tally-sub/escaped"],
+            "volumeMounts": [{"name": "v", "mountPath": "/tally-sub", "subPath": "link"}],
+        }],
+    });
+    cluster.create_pod("p", spec).await;
+    let waiting = |pod: &Value| {
+        pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+    };
+    let pod = cluster.wait_for("p", waiting).await;
+    let message = pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"].as_str().unwrap();
+    assert!(message.contains("symlink"), "INV-52: {message}");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    cluster.delete_pod("p", 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn containers_run_as_the_user_they_ask_for() {
+    if !rustix::process::geteuid().is_root() {
+        // Rejected at once otherwise, which the rules of admission test.
+        return;
+    }
+    let cluster = Cluster::start().await;
+    let mut spec = script("id -u; id -g; touch file && echo wrote");
+    spec["securityContext"] = json!({"runAsUser": 12345, "runAsGroup": 23456});
+    cluster.create_pod("p", spec).await;
+    cluster.wait_for_end("p").await;
+    assert_eq!(cluster.log("p").await, "12345\n23456\nwrote\n");
 }

@@ -1,7 +1,8 @@
 //! What is known of CronJobs and their Jobs: the newest state that a watch or an answer has shown.
 //!
 //! Answers to our own writes are put in at once, so that the next decision never knows less than the last one did
-//! (INV-36); the watch brings the same later and is recognised as no news.
+//! (INV-36); the watch brings the same later and is recognised as no news. Should it bring a Job's end before the answer
+//! to its creation is read, the answer must not bring the Job back to life for good.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -17,9 +18,24 @@ use batch_plan::{
 pub(super) struct Cache {
     cron_jobs: HashMap<Uid, Arc<CronJobView>>,
     /// Jobs by the CronJob that controls them.
-    jobs: HashMap<Uid, HashMap<Uid, Arc<JobView>>>,
+    jobs: HashMap<Uid, HashMap<Uid, Known>>,
     /// The CronJob of each Job.
     owners: HashMap<Uid, Uid>,
+}
+
+#[derive(Debug)]
+struct Known {
+    job: Arc<JobView>,
+    /// Who says so.
+    origin: Origin,
+}
+
+/// Where the state of a Job is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    Watch,
+    /// An answer to a request, which the watch has yet to confirm.
+    Answer,
 }
 
 /// What the cache did not know before.
@@ -35,9 +51,16 @@ impl Cache {
         self.cron_jobs.get(uid).cloned()
     }
 
-    /// The Jobs that a CronJob controls, in the order of their names.
-    pub(super) fn jobs_of(&self, cron_job: &Uid) -> Vec<Arc<JobView>> {
-        let mut jobs: Vec<_> = self.jobs.get(cron_job).into_iter().flat_map(HashMap::values).cloned().collect();
+    /// The Jobs that a CronJob controls, in the order of their names. The watch has shown everything up to `seen`.
+    pub(super) fn jobs_of(&mut self, cron_job: &Uid, seen: u64) -> Vec<Arc<JobView>> {
+        let known = || self.jobs.get(cron_job).into_iter().flat_map(HashMap::values);
+        let passed = |known: &Known| {
+            known.origin == Origin::Answer
+                && known.job.resource_version.parse().is_ok_and(|version: u64| version <= seen)
+        };
+        let refuted: Vec<Uid> = known().filter(|known| passed(known)).map(|known| known.job.uid.clone()).collect();
+        let mut jobs: Vec<_> = known().filter(|known| !passed(known)).map(|known| known.job.clone()).collect();
+        refuted.iter().for_each(|uid| drop(self.forget_job(uid)));
         jobs.sort_by(|a, b| a.name.cmp(&b.name));
         jobs
     }
@@ -58,13 +81,19 @@ impl Cache {
     }
 
     /// Whose Jobs have changed in a way that matters: one CronJob, or two if the Job changed hands (CJ-5).
-    pub(super) fn note_job(&mut self, new: JobView) -> Vec<Uid> {
+    pub(super) fn note_job(&mut self, new: JobView, origin: Origin) -> Vec<Uid> {
         let old_owner = self.owners.get(&new.uid).cloned();
-        let old = old_owner.as_ref().and_then(|owner| self.jobs.get(owner)?.get(&new.uid));
-        if old.is_some_and(|old| !is_newer(&new.resource_version, &old.resource_version)) {
-            return Vec::new();
+        let old = old_owner.as_ref().and_then(|owner| self.jobs.get_mut(owner)?.get_mut(&new.uid));
+        let mut matters = true;
+        if let Some(old) = old {
+            if !is_newer(&new.resource_version, &old.job.resource_version) {
+                if origin == Origin::Watch {
+                    old.origin = origin;
+                }
+                return Vec::new();
+            }
+            matters = is_news(&new, &old.job);
         }
-        let matters = old.is_none_or(|old| is_news(&new, old));
         let mut touched = Vec::new();
         if old_owner != new.owner {
             touched.extend(self.forget_job(&new.uid));
@@ -74,7 +103,7 @@ impl Cache {
                 touched.push(owner.clone());
             }
             self.owners.insert(new.uid.clone(), owner.clone());
-            self.jobs.entry(owner).or_default().insert(new.uid.clone(), Arc::new(new));
+            self.jobs.entry(owner).or_default().insert(new.uid.clone(), Known { job: Arc::new(new), origin });
         }
         touched
     }
@@ -94,8 +123,8 @@ impl Cache {
     /// The server has accepted the deletion of a Job. Whether it is gone or lingers the watch will tell.
     pub(super) fn note_deletion(&mut self, uid: &Uid) {
         let owner = self.owners.get(uid);
-        if let Some(job) = owner.and_then(|owner| self.jobs.get_mut(owner)?.get_mut(uid)) {
-            *job = Arc::new(JobView { terminating: true, ..JobView::clone(job) });
+        if let Some(known) = owner.and_then(|owner| self.jobs.get_mut(owner)?.get_mut(uid)) {
+            known.job = Arc::new(JobView { terminating: true, ..JobView::clone(&known.job) });
         }
     }
 
@@ -145,16 +174,23 @@ mod tests {
     fn those_concerned_hear_of_a_job_that_changed() {
         let (a, b) = (Uid::new("a"), Uid::new("b"));
         let mut cache = Cache::default();
-        assert_eq!(cache.note_job(job(1, Some("a"), json!({}))), std::slice::from_ref(&a));
-        assert!(cache.note_job(job(1, Some("a"), json!({"startTime": "2024-01-01T00:00:00Z"}))).is_empty(), "old");
-        assert!(cache.note_job(job(2, Some("a"), json!({"active": 1}))).is_empty(), "of no concern");
+        assert_eq!(cache.note_job(job(1, Some("a"), json!({})), Origin::Watch), std::slice::from_ref(&a));
+        assert!(
+            cache.note_job(job(1, Some("a"), json!({"startTime": "2024-01-01T00:00:00Z"})), Origin::Watch).is_empty(),
+            "old"
+        );
+        assert!(cache.note_job(job(2, Some("a"), json!({"active": 1})), Origin::Watch).is_empty(), "of no concern");
         let finished = json!({"conditions": [{"type": "Complete", "status": "True"}]});
-        assert_eq!(cache.note_job(job(3, Some("a"), finished.clone())), std::slice::from_ref(&a));
-        assert_eq!(cache.note_job(job(4, Some("b"), finished.clone())), [a.clone(), b.clone()], "changed hands");
-        assert_eq!((cache.jobs_of(&a).len(), cache.jobs_of(&b).len()), (0, 1));
-        assert_eq!(cache.note_job(job(5, None, finished)), std::slice::from_ref(&b), "released");
+        assert_eq!(cache.note_job(job(3, Some("a"), finished.clone()), Origin::Watch), std::slice::from_ref(&a));
+        assert_eq!(
+            cache.note_job(job(4, Some("b"), finished.clone()), Origin::Watch),
+            [a.clone(), b.clone()],
+            "changed hands"
+        );
+        assert_eq!((cache.jobs_of(&a, 9).len(), cache.jobs_of(&b, 9).len()), (0, 1));
+        assert_eq!(cache.note_job(job(5, None, finished), Origin::Watch), std::slice::from_ref(&b), "released");
         assert!(cache.is_empty());
-        cache.note_job(job(6, Some("b"), json!({})));
+        cache.note_job(job(6, Some("b"), json!({})), Origin::Watch);
         assert_eq!(cache.forget_job(&Uid::new("j")), Some(b));
         assert!(cache.is_empty());
     }
@@ -172,9 +208,24 @@ mod tests {
     #[test]
     fn a_job_that_was_deleted_is_on_its_way_out() {
         let mut cache = Cache::default();
-        cache.note_job(job(1, Some("a"), json!({})));
+        cache.note_job(job(1, Some("a"), json!({})), Origin::Watch);
         cache.note_deletion(&Uid::new("j"));
         cache.note_deletion(&Uid::new("unknown"));
-        assert!(cache.jobs_of(&Uid::new("a"))[0].terminating);
+        assert!(cache.jobs_of(&Uid::new("a"), 9)[0].terminating);
+    }
+
+    /// INV-37: a Job that ended before the answer to its creation was read must not block its CronJob for ever.
+    #[test]
+    fn an_answer_that_the_watch_does_not_confirm_is_forgotten() {
+        let a = Uid::new("a");
+        let mut cache = Cache::default();
+        cache.note_job(job(5, Some("a"), json!({})), Origin::Answer);
+        assert_eq!(cache.jobs_of(&a, 4).len(), 1, "the watch has not come so far");
+        assert!(cache.note_job(job(5, Some("a"), json!({})), Origin::Watch).is_empty(), "no news");
+        assert_eq!(cache.jobs_of(&a, 9).len(), 1, "confirmed");
+        cache.forget_job(&Uid::new("j"));
+        cache.note_job(job(5, Some("a"), json!({})), Origin::Answer);
+        assert!(cache.jobs_of(&a, 9).is_empty(), "the watch has shown its end");
+        assert!(cache.is_empty());
     }
 }

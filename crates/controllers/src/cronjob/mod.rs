@@ -30,7 +30,8 @@ const RETRY: RetryPolicy = RetryPolicy::per_key(Duration::from_millis(5), Durati
 /// What can be chosen about the CronJob controller.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// `--concurrent-cron-job-syncs`. More than upstream's 5: Jobs that are due in the same second share a commit.
+    /// `--concurrent-cron-job-syncs`. Many more than upstream's 5: of CronJobs that are due in the same second all Jobs
+    /// are created before the first status is written, and share a commit.
     pub workers: usize,
     /// The zone of schedules that name none (CJ-49).
     pub time_zone: TimeZone,
@@ -40,7 +41,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { workers: 64, time_zone: TimeZone::UTC, clock_check: CLOCK_CHECK }
+        Self { workers: 256, time_zone: TimeZone::UTC, clock_check: CLOCK_CHECK }
     }
 }
 
@@ -50,18 +51,18 @@ pub async fn run(context: ControllerContext, options: Options) {
     let context = context.with_shutdown(shutdown.clone());
     let mut tasks = Supervisor::new(shutdown.clone());
     let recorder = context.recorder.component(COMPONENT);
+    let cron_jobs = Reflector::<Watched<_>>::new(&context, Source::all(Resource::CRON_JOBS));
+    let jobs = Reflector::<Watched<_>>::new(&context, Source::all(Resource::JOBS));
+    let (cron_jobs_mirrored, jobs_mirrored) = (cron_jobs.progress(), jobs.progress());
     let mirror = Arc::new(Mirror {
         cache: parking_lot::Mutex::default(),
+        jobs_seen: jobs_mirrored.clone(),
         alarms: Alarms::new(context.environment.clone(), options.clock_check),
         queue: WorkQueue::new("cronjob", RETRY, &context.metrics),
         recorder: recorder.clone(),
         environment: context.environment.clone(),
         local_zone: options.time_zone.clone(),
     });
-
-    let cron_jobs = Reflector::<Watched<_>>::new(&context, Source::all(Resource::CRON_JOBS));
-    let jobs = Reflector::<Watched<_>>::new(&context, Source::all(Resource::JOBS));
-    let (cron_jobs_mirrored, jobs_mirrored) = (cron_jobs.progress(), jobs.progress());
     let noted = mirror.clone();
     tasks.spawn("cronjobs", cron_jobs.run(shutdown.clone(), move |change| noted.cron_job_changed(change)));
     let noted = mirror.clone();

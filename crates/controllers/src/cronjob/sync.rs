@@ -16,7 +16,10 @@ use jiff::Timestamp;
 use kube::{Client, Error};
 use prometheus_client::metrics::histogram::Histogram;
 
-use super::watch::{Mirror, tell};
+use super::{
+    cache::Origin,
+    watch::{Mirror, tell},
+};
 use crate::runtime::{
     Recorder, Resource,
     requests::{self, DeleteOptions, Preconditions},
@@ -51,9 +54,10 @@ pub(super) enum SyncError {
 impl Syncer {
     pub(super) async fn sync(&self, uid: &Uid) -> Result<(), SyncError> {
         let (cron_job, jobs) = {
-            let cache = self.mirror.cache.lock();
+            let seen = self.mirror.jobs_seen.resource_version();
+            let mut cache = self.mirror.cache.lock();
             let Some(cron_job) = cache.cron_job(uid) else { return Ok(()) };
-            (cron_job, cache.jobs_of(uid))
+            (cron_job, cache.jobs_of(uid, seen))
         };
         let now = self.mirror.environment.now();
         let Some((mut cron_job, gone)) = self.ask(cron_job, &jobs, now).await? else { return Ok(()) };
@@ -78,7 +82,7 @@ impl Syncer {
             self.write(&cron_job, &mut draft).await?;
         }
         if let Some(wake) = wake? {
-            self.mirror.alarms.set(uid.clone(), wake);
+            self.mirror.wake(uid, wake);
         }
         if more_deletions {
             self.mirror.queue.add(uid.clone());
@@ -198,7 +202,7 @@ impl Syncer {
                 tracing::info!(namespace = &*cron_job.namespace, job = start.name, "started by its schedule");
                 self.tell(cron_job, &[Event::created(&start.name)]);
                 start.created(draft, job.reference());
-                self.mirror.cache.lock().note_job(job);
+                self.mirror.cache.lock().note_job(job, Origin::Answer);
                 Ok(())
             }
             Err(error) if requests::is_already_exists(&error) => self.exists(cron_job, start, draft).await,
@@ -236,7 +240,7 @@ impl Syncer {
         if let Some(job) = found {
             match start.exists(draft, &job, &cron_job.uid) {
                 Existing::Ours => {
-                    self.mirror.cache.lock().note_job(job);
+                    self.mirror.cache.lock().note_job(job, Origin::Answer);
                 }
                 Existing::Foreign => {
                     tracing::warn!(

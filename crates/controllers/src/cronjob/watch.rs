@@ -8,16 +8,18 @@ use batch_plan::{
     cronjob::{CronJobView, Event, JobView, next_wake},
     job::{EventKind, Uid},
 };
-use jiff::tz::TimeZone;
+use jiff::{Timestamp, tz::TimeZone};
 use parking_lot::Mutex;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::cache::{Cache, News};
-use crate::runtime::{Alarms, Change, Environment, EventType, Mirrored, ObjectRef, Recorder, WorkQueue};
+use super::cache::{Cache, News, Origin};
+use crate::runtime::{Alarms, Change, Environment, EventType, Mirrored, ObjectRef, Progress, Recorder, WorkQueue};
 
 /// What the watches keep up to date and the workers look at.
 pub(super) struct Mirror {
     pub(super) cache: Mutex<Cache>,
+    /// How far the watch of Jobs has come.
+    pub(super) jobs_seen: Progress,
     /// CronJobs to look at when their time comes.
     pub(super) alarms: Alarms<Uid>,
     /// CronJobs to look at now.
@@ -41,7 +43,7 @@ impl Mirror {
         let touched = {
             let mut cache = self.cache.lock();
             match change {
-                Change::Applied(job) => cache.note_job(job.view),
+                Change::Applied(job) => cache.note_job(job.view, Origin::Watch),
                 Change::Deleted(job) => cache.forget_job(&job.view.uid).into_iter().collect(),
                 Change::Vanished { uid } => cache.forget_job(&Uid::new(&uid)).into_iter().collect(),
                 Change::Synced => return,
@@ -66,6 +68,14 @@ impl Mirror {
             // It never comes; the sync says so.
             Ok(None) => self.queue.add(cron_job.uid.clone()),
             Err(event) => tell(&self.recorder, cron_job, &event),
+        }
+    }
+
+    /// Looks at a CronJob again at a certain time, if it still exists then.
+    pub(super) fn wake(&self, uid: &Uid, at: Timestamp) {
+        let cache = self.cache.lock();
+        if cache.cron_job(uid).is_some() {
+            self.alarms.set(uid.clone(), at);
         }
     }
 

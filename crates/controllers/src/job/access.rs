@@ -9,6 +9,7 @@ use futures_util::{StreamExt, stream};
 use kube::{Client, Error};
 use serde::{Deserialize, Serialize};
 
+use super::calls::bounded;
 use crate::runtime::{Resource, requests};
 
 /// Something that the controller must be allowed to do, in all namespaces.
@@ -73,7 +74,7 @@ async fn is_granted(client: &Client, permission: &Permission) -> Result<bool, Er
             resource_attributes: Attributes { group: permission.group, resource, subresource, verb: permission.verb },
         },
     };
-    let answer: Answer = requests::create(client, &REVIEWS.collection(None), &review).await?;
+    let answer: Answer = bounded(requests::create(client, &REVIEWS.collection(None), &review)).await?;
     Ok(answer.status.allowed)
 }
 

@@ -50,14 +50,8 @@ struct Limited {
 }
 
 impl<V: Finishable> Cleaner<V> {
-    /// Starts to watch; the answer runs everything else until shutdown.
-    pub(super) fn start(
-        tasks: &mut Supervisor,
-        context: &ControllerContext,
-        options: &Options,
-        late: Option<Histogram>,
-    ) -> impl Future<Output = ()> + Send + use<V> {
-        let cleaner = Arc::new(Self {
+    fn new(context: &ControllerContext, options: &Options, late: Option<Histogram>) -> Self {
+        Self {
             client: context.client.clone(),
             environment: context.environment.clone(),
             recorder: context.recorder.component(COMPONENT),
@@ -67,7 +61,17 @@ impl<V: Finishable> Cleaner<V> {
             alarms: Alarms::new(context.environment.clone(), options.clock_check),
             queue: WorkQueue::new(V::QUEUE, RETRY, &context.metrics),
             kind: PhantomData,
-        });
+        }
+    }
+
+    /// Starts to watch; the answer runs everything else until shutdown.
+    pub(super) fn start(
+        tasks: &mut Supervisor,
+        context: &ControllerContext,
+        options: &Options,
+        late: Option<Histogram>,
+    ) -> impl Future<Output = ()> + Send + use<V> {
+        let cleaner = Arc::new(Self::new(context, options, late));
         let reflector = Reflector::<V>::new(context, V::source());
         let (mirrored, noted) = (reflector.progress(), cleaner.clone());
         tasks.spawn("ttl watch", reflector.run(context.shutdown.clone(), move |change| noted.note(change)));
@@ -126,6 +130,14 @@ impl<V: Finishable> Cleaner<V> {
         }
     }
 
+    /// Looks at an object again at a certain time, if it is still to go then.
+    fn wake(&self, uid: &Uid, at: Timestamp) {
+        let limited = self.limited.lock();
+        if limited.contains_key(uid) {
+            self.alarms.set(uid.clone(), at);
+        }
+    }
+
     async fn work(self: Arc<Self>, uid: Uid) -> Result<(), Error> {
         let outcome = self.sync(&uid).await;
         if let Err(error) = &outcome {
@@ -138,7 +150,7 @@ impl<V: Finishable> Cleaner<V> {
     async fn sync(&self, uid: &Uid) -> Result<(), Error> {
         let Some(known) = self.limited.lock().get(uid).cloned() else { return Ok(()) };
         if let Verdict::Wait(until) = verdict(&Lifetime::Until(known.expiry), self.environment.now()) {
-            self.alarms.set(uid.clone(), until);
+            self.wake(uid, until);
             return Ok(());
         }
         let (namespace, name) = known.key.split_once('/').unwrap_or(("", &known.key));
@@ -156,7 +168,7 @@ impl<V: Finishable> Cleaner<V> {
         match verdict(&lifetime(&fresh.subject, self.default_seconds), self.environment.now()) {
             Verdict::Keep => Ok(()),
             Verdict::Wait(until) => {
-                self.alarms.set(uid.clone(), until);
+                self.wake(uid, until);
                 Ok(())
             }
             Verdict::Expired(late) => self.delete(&path, fresh, late).await,
@@ -210,5 +222,68 @@ impl<V: Finishable> Cleaner<V> {
             };
             self.recorder.event(&object, EventType::Warning, "InvalidTTL", format!("Not cleaning up: {problem}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{runtime::Metrics, runtime::Shutdown, ttl::projection::JobView};
+
+    fn cleaner() -> Cleaner<JobView> {
+        let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+            Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::empty()))
+        });
+        let client = Client::new(service, "default");
+        let environment = Environment::new(|| Timestamp::UNIX_EPOCH, || 0);
+        let (context, _) = ControllerContext::new(client, Metrics::new(), environment, Shutdown::new());
+        Cleaner::new(&context, &Options::default(), None)
+    }
+
+    fn job(number: u32, version: u32, fields: Value) -> JobView {
+        let mut job = json!({"spec": {"ttlSecondsAfterFinished": 3600}, "status": {"conditions": [
+            {"type": "Complete", "status": "True", "lastTransitionTime": "2024-01-01T00:00:00Z"},
+        ]}});
+        job.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let deletion = job["deleted"].take();
+        job["metadata"] = json!({"name": "j", "namespace": "ns", "uid": number.to_string(),
+            "resourceVersion": version.to_string(), "deletionTimestamp": deletion});
+        serde_json::from_value(job).unwrap()
+    }
+
+    fn assert_empty(cleaner: &Cleaner<JobView>) {
+        assert!(cleaner.limited.lock().is_empty() && cleaner.alarms.is_empty() && cleaner.queue.is_idle());
+    }
+
+    /// REG-A14, TTL-10: an object that need not go any more leaves nothing behind, not even an alarm years away.
+    #[tokio::test]
+    async fn nothing_is_remembered_of_what_is_gone_or_stays() {
+        let cleaner = cleaner();
+        let ways: [fn(u32) -> Change<JobView>; 4] = [
+            |number| Change::Deleted(job(number, 2, json!({}))),
+            |number| Change::Vanished { uid: number.to_string().into() },
+            |number| Change::Applied(job(number, 2, json!({"spec": {}}))),
+            |number| Change::Applied(job(number, 2, json!({"deleted": "2024-01-01T00:00:00Z"}))),
+        ];
+        for number in 0..1000 {
+            cleaner.note(Change::Applied(job(number, 1, json!({}))));
+        }
+        assert_eq!((cleaner.limited.lock().len(), cleaner.alarms.len()), (1000, 1000));
+        for number in 0..1000 {
+            cleaner.note(ways[number as usize % ways.len()](number));
+            // A sync that ends only now.
+            cleaner.wake(&Uid::new(&number.to_string()), Timestamp::UNIX_EPOCH);
+        }
+        assert_empty(&cleaner);
+    }
+
+    #[tokio::test]
+    async fn a_shorter_time_rings_earlier() {
+        let cleaner = cleaner();
+        cleaner.note(Change::Applied(job(1, 1, json!({}))));
+        cleaner.note(Change::Applied(job(1, 2, json!({"spec": {"ttlSecondsAfterFinished": 60}}))));
+        assert_eq!(cleaner.alarms.earliest(), Some("2024-01-01T00:01:00Z".parse().unwrap()));
     }
 }

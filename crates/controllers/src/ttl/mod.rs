@@ -20,12 +20,15 @@ use crate::runtime::{ControllerContext, Metrics, Supervisor, alarms::CLOCK_CHECK
 
 const COMPONENT: &str = "ttl-after-finished-controller";
 
+const POD_WORKERS_MAX: usize = 8;
+
 /// What can be chosen about the TTL controller.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// `TTLAfterFinished` off leaves everything as it is.
     pub gates: Gates,
-    /// `--concurrent-ttl-after-finished-syncs`. More than upstream's 5, because deletions of a moment share a commit.
+    /// `--concurrent-ttl-after-finished-syncs`. Many more than upstream's 5, because deletions of a moment share a
+    /// commit.
     pub workers: usize,
     /// `--default-ttl-seconds-after-finished`: for Jobs that say nothing themselves.
     pub default_seconds: Option<i64>,
@@ -35,7 +38,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { gates: Gates::DEFAULT, workers: 32, default_seconds: None, clock_check: CLOCK_CHECK }
+        Self { gates: Gates::DEFAULT, workers: 256, default_seconds: None, clock_check: CLOCK_CHECK }
     }
 }
 
@@ -48,8 +51,9 @@ pub async fn run(context: ControllerContext, options: Options) {
     let context = context.with_shutdown(shutdown.clone());
     let mut tasks = Supervisor::new(shutdown);
     let late = deletion_duration(&context.metrics);
-    let pods =
-        Cleaner::<PodView>::start(&mut tasks, &context, &Options { default_seconds: None, ..options.clone() }, None);
+    // The default is for Jobs, and pods that are nobody's are few.
+    let few = Options { default_seconds: None, workers: options.workers.min(POD_WORKERS_MAX), ..options.clone() };
+    let pods = Cleaner::<PodView>::start(&mut tasks, &context, &few, None);
     let jobs = Cleaner::<JobView>::start(&mut tasks, &context, &options, Some(late));
     // Either kind goes to work when it is mirrored: who may not read pods can still delete Jobs.
     tasks.spawn("ttl pods", pods);

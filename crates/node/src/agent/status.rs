@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 /// A change waits this long for others to join it. A process that starts and ends within it costs one write instead of
-/// two. The end of a pod does not wait.
-const GATHER: Duration = Duration::from_millis(20);
+/// two; a kubelet takes longer to notice either (PL-137). The end of a pod does not wait.
+const GATHER: Duration = Duration::from_millis(100);
 const RETRY_INITIAL: Duration = Duration::from_millis(200);
 const RETRY_MAX: Duration = Duration::from_secs(10);
 

@@ -59,6 +59,28 @@ pub(crate) async fn prepare(directory: &Path, inputs: Inputs<'_>, sources: &Sour
     Ok(())
 }
 
+/// Does the volume follow changes of what it was made from?
+pub(crate) fn is_refreshed(volume: &Volume) -> bool {
+    volume.config_map.is_some()
+        || volume.secret.is_some()
+        || volume.downward_api.is_some()
+        || (volume.projected.is_some() && !volume.is_api_access())
+}
+
+/// Brings volumes up to date (PL-116). What cannot be read now stays as it is.
+pub(crate) async fn refresh(directory: &Path, inputs: Inputs<'_>, sources: &Sources) {
+    for volume in inputs.spec.volumes.iter().filter(|volume| is_refreshed(volume)) {
+        if let Err(reason) = prepare_one(directory, volume, inputs, sources).await {
+            tracing::debug!(
+                reason,
+                volume = volume.name,
+                pod = inputs.facts.name,
+                "a volume is not brought up to date"
+            );
+        }
+    }
+}
+
 async fn prepare_one(directory: &Path, volume: &Volume, inputs: Inputs<'_>, sources: &Sources) -> Result<(), String> {
     if let Some(host_path) = &volume.host_path {
         return check_host_path(host_path);
@@ -231,9 +253,12 @@ fn add(files: &mut Files, path: &str, content: Vec<u8>, mode: i32) -> Result<(),
 
 /// Writes all files at once: they are links through `..data` to a directory that is switched atomically (PL-115).
 fn write_files(own: &Path, files: &Files) -> io::Result<()> {
+    let data = own.join("..data");
+    if is_written(&data, files) {
+        return Ok(());
+    }
     fs::create_dir_all(own)?;
     fs::set_permissions(own, Permissions::from_mode(0o755))?;
-    let data = own.join("..data");
     let current = fs::read_link(&data).ok();
     let next = if current.as_deref() == Some(Path::new("..0")) { "..1" } else { "..0" };
     let target = own.join(next);
@@ -262,6 +287,35 @@ fn write_files(own: &Path, files: &Files) -> io::Result<()> {
     }
     if let Some(old) = current.filter(|old| old != Path::new(next)) {
         fs::remove_dir_all(own.join(old))?;
+    }
+    remove_stale_links(own)
+}
+
+fn is_written(data: &Path, files: &Files) -> bool {
+    let count = count_files(data);
+    count == Some(files.len())
+        && files.iter().all(|(path, (content, _))| fs::read(data.join(path)).is_ok_and(|written| written == *content))
+}
+
+/// How many files there are below; `None` if there is no such directory.
+fn count_files(directory: &Path) -> Option<usize> {
+    let mut count = 0;
+    for entry in fs::read_dir(directory).ok()?.flatten() {
+        count += match entry.file_type() {
+            Ok(kind) if kind.is_dir() => count_files(&entry.path()).unwrap_or(0),
+            _ => 1,
+        };
+    }
+    Some(count)
+}
+
+/// Links to files that are not there any more.
+fn remove_stale_links(own: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(own)?.flatten() {
+        let is_ours = !entry.file_name().as_encoded_bytes().starts_with(b"..");
+        if is_ours && entry.file_type().is_ok_and(|kind| kind.is_symlink()) && !entry.path().exists() {
+            fs::remove_file(entry.path())?;
+        }
     }
     Ok(())
 }
@@ -292,6 +346,10 @@ mod tests {
         write_files(&own, &files(&[("a", "3", 0o644)])).unwrap();
         assert_eq!(fs::read_to_string(own.join("a")).unwrap(), "3");
         assert!(!own.join("..0").exists(), "the old directory is gone");
+        assert!(fs::symlink_metadata(own.join("d")).is_err(), "and links to what was in it");
+        let before = fs::read_link(own.join("..data")).unwrap();
+        write_files(&own, &files(&[("a", "3", 0o644)])).unwrap();
+        assert_eq!(fs::read_link(own.join("..data")).unwrap(), before, "nothing is written if nothing changed");
     }
 
     #[test]

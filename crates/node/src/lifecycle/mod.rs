@@ -312,6 +312,11 @@ impl PodLifecycle {
         self.has_reported_end
     }
 
+    /// Has the pod's object gone?
+    pub fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
     /// When [`Input::Tick`] is due.
     pub fn wake(&self) -> Option<Duration> {
         let preparation = match self.preparation {

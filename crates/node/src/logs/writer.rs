@@ -38,7 +38,6 @@ pub(crate) struct LogWriter {
 
 #[derive(Debug)]
 struct Open {
-    files: ContainerLogs,
     file: File,
     size: u64,
 }
@@ -95,20 +94,20 @@ impl LogWriter {
         if lines.is_empty() {
             return Ok(());
         }
+        let bounds = self.bounds;
+        let is_full = |open: &Open| open.size > 0 && open.size + lines.len() as u64 > bounds.file_bytes_max;
         let open = match &mut self.open {
-            Some(open) => open,
-            None => {
+            Some(open) if !is_full(open) => open,
+            current => {
                 let files = ContainerLogs::create(logs, &self.pod, &self.container, self.attempt)?;
+                if current.is_some() {
+                    files.rotate(bounds.files_max)?;
+                }
                 let file = files.append()?;
                 let size = file.metadata()?.len();
-                self.open.insert(Open { files, file, size })
+                current.insert(Open { file, size })
             }
         };
-        if open.size > 0 && open.size + lines.len() as u64 > self.bounds.file_bytes_max {
-            open.files.rotate(self.bounds.files_max)?;
-            open.file = open.files.append()?;
-            open.size = 0;
-        }
         open.file.write_all(lines)?;
         open.size += lines.len() as u64;
         Ok(())

@@ -15,6 +15,12 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 /// Time over which a limit of processor time is meant, in microseconds, as container runtimes set it.
 const CPU_PERIOD: u64 = 100_000;
 
+/// All containers of a node together may have this many processes: a fork bomb must not take the machine with it.
+const SHARED_PIDS_MAX: u64 = 16_384;
+
+/// The group of the nursery and of all containers without limits of their own.
+const SHARED: &str = "shared";
+
 /// The parent of all groups of one nursery.
 #[derive(Debug)]
 pub(super) struct ControlGroups {
@@ -50,7 +56,16 @@ impl ControlGroups {
         made.map_err(|error| format!("use control groups at {}: {error}", parent.display()))?;
         let groups = Self { parent };
         groups.remove_leftovers();
+        groups.join_shared().map_err(|error| format!("join a control group: {error}"))?;
         Ok(groups)
+    }
+
+    /// The nursery moves once, so that its children need not: a move takes the kernel milliseconds.
+    fn join_shared(&self) -> io::Result<()> {
+        let shared = ControlGroup { path: self.parent.join(SHARED) };
+        make(&shared.path)?;
+        shared.limit(Limits { pids: Some(SHARED_PIDS_MAX), ..Limits::default() })?;
+        fs::write(shared.path.join("cgroup.procs"), "0")
     }
 
     pub(super) fn create(&self, id: &InstanceId, limits: Limits) -> io::Result<ControlGroup> {
@@ -77,8 +92,13 @@ impl ControlGroups {
 
 impl Drop for ControlGroups {
     fn drop(&mut self) {
-        // Fails as long as there are groups in it, which is right.
-        let _ = fs::remove_dir(&self.parent);
+        // The nursery is about to end; until then it needs a place. What is left empty goes with the next one.
+        if let Some(home) = self.parent.parent()
+            && fs::write(home.join("cgroup.procs"), "0").is_ok()
+        {
+            let _ = fs::remove_dir(self.parent.join(SHARED));
+            let _ = fs::remove_dir(&self.parent);
+        }
     }
 }
 
@@ -157,7 +177,27 @@ fn oom_kills(events: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
+
+    /// Plain files stand in for the kernel's.
+    #[test]
+    fn limits_are_written_as_the_kernel_reads_them() {
+        let parent = TempDir::new().unwrap();
+        let groups = ControlGroups { parent: parent.path().join("tally-x") };
+        fs::create_dir(&groups.parent).unwrap();
+        let id = InstanceId { pod: "u".to_owned(), container: "c".to_owned(), attempt: 2 };
+        let limits = Limits { memory_bytes: Some(1 << 20), cpu_millis: Some(1500), pids: Some(7) };
+        let group = groups.create(&id, limits).unwrap();
+        let read = |name: &str| fs::read_to_string(groups.parent.join("u.c.2").join(name)).unwrap();
+        assert_eq!(read("memory.max"), "1048576");
+        assert_eq!(read("cpu.max"), "150000 100000");
+        assert_eq!(read("pids.max"), "7");
+        assert!(!group.was_out_of_memory());
+        fs::write(group.path.join("memory.events"), "oom 1\noom_kill 1\n").unwrap();
+        assert!(group.was_out_of_memory());
+    }
 
     #[test]
     fn the_mount_point_is_found() {

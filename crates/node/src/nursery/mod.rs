@@ -14,6 +14,7 @@ mod layout;
 mod process;
 pub(crate) mod protocol;
 mod server;
+mod task;
 mod work;
 
 use std::fs::{self, File, OpenOptions};
@@ -35,6 +36,9 @@ use self::journal::Journal;
 use self::protocol::Abilities;
 use self::server::{Server, Settings};
 use self::work::WorkDirectories;
+
+/// A termination message (PL-56).
+const MESSAGE_MAX: usize = 4096;
 
 /// The hidden subcommand under which a program that embeds the node runs the nursery.
 pub const SUBCOMMAND: &str = "__nursery";
@@ -63,15 +67,20 @@ pub fn run(root: &Path) -> io::Result<()> {
     let _ = fs::remove_file(Layout::SOCKET);
     let listener = UnixListener::bind(Layout::SOCKET)?;
     std::env::set_current_dir("/")?;
-    let control_groups = ControlGroups::open(&group_name(root)).inspect_err(|reason| server::complain(reason)).ok();
-    let mounts = isolation::check_mounts(&layout.new_root()).inspect_err(|reason| server::complain(reason)).is_ok();
+    let control_groups = ControlGroups::open(&group_name(root)).inspect_err(|reason| complain(reason)).ok();
+    let mounts = isolation::check_mounts(&layout.new_root()).inspect_err(|reason| complain(reason)).is_ok();
     let abilities = Abilities { mounts, limits: control_groups.is_some(), users: rustix::process::geteuid().is_root() };
     let first = first_connection()?;
     let work = WorkDirectories::open(layout.work())?;
     let settings = Settings { layout: layout.clone(), journal, listener, abilities, control_groups, work };
     let ended = Server::new(settings)?.run(first);
     let _ = fs::remove_file(layout.nursery().join(Layout::SOCKET));
-    ended.inspect_err(|error| server::complain(&format!("the nursery ends: {error}")))
+    ended.inspect_err(|error| complain(&format!("the nursery ends: {error}")))
+}
+
+/// What nobody is there to hear goes to stderr, which is a file.
+fn complain(message: &str) {
+    eprintln!("{} {message}", Timestamp::now());
 }
 
 /// One nursery a directory.
@@ -90,7 +99,10 @@ fn first_connection() -> io::Result<Option<UnixStream>> {
     if !is_socket {
         return Ok(None);
     }
-    Ok(Some(UnixStream::from(stdin.as_fd().try_clone_to_owned()?)))
+    let connection = UnixStream::from(stdin.as_fd().try_clone_to_owned()?);
+    // A second copy would keep the connection open after it was closed.
+    rustix::stdio::dup2_stdin(File::open("/dev/null")?)?;
+    Ok(Some(connection))
 }
 
 /// Three descriptors a container; the usual soft limit of 1,024 would be reached with a few hundred.
@@ -117,6 +129,6 @@ fn read_message(path: &Path) -> Option<String> {
         return None;
     }
     let mut bytes = Vec::new();
-    file.take(server::MESSAGE_BYTES_MAX as u64).read_to_end(&mut bytes).ok()?;
+    file.take(MESSAGE_MAX as u64).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -4,9 +4,8 @@
 //! must stay single-threaded, see `process::prepare_child`.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Write as _};
+use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -23,6 +22,7 @@ use super::journal::Journal;
 use super::layout::Layout;
 use super::process::{self, Process, Start};
 use super::protocol::{Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Launch, Report, Request, Welcome};
+use super::task::{Container, OUTPUT_CHUNK, Purpose, Task};
 use super::work::{WorkDirectories, WorkDirectory};
 use crate::logs::{ContainerLogs, LogWriter, tail_text};
 
@@ -31,14 +31,8 @@ const CONNECTION: u64 = 1;
 /// Numbers from here on belong to processes, two to each.
 const FIRST_TASK: u64 = 2;
 
-/// Output is read in pieces of this size, one a turn, so that a loud container does not keep others waiting.
-const OUTPUT_CHUNK: usize = 64 << 10;
 /// What a pipe can hold when its writer ends, several times over.
 const LAST_OUTPUT_MAX: usize = 1 << 20;
-/// Probes and hooks may say this much.
-const EXEC_OUTPUT_MAX: usize = 10 << 10;
-/// A termination message (PL-56).
-const MESSAGE_MAX: usize = 4096;
 const LOG_TAIL_LINES: u64 = 80;
 const LOG_TAIL_BYTES: usize = 2048;
 /// How often children that nobody knows are looked for while there are any.
@@ -70,39 +64,6 @@ pub(super) struct Server {
     work: WorkDirectories,
     /// Children may have been left behind.
     strays: bool,
-}
-
-/// A process and what it is for.
-struct Task {
-    purpose: Purpose,
-    pid: Pid,
-    handle: OwnedFd,
-    output: Option<OwnedFd>,
-    started_at: Timestamp,
-}
-
-enum Purpose {
-    Container(Box<Container>),
-    Exec { token: u64, deadline: Instant, timed_out: bool, output: Vec<u8> },
-}
-
-/// What belongs to a running container and must be put away when it has ended.
-struct Container {
-    launch: Launch,
-    log: LogWriter,
-    control_group: Option<ControlGroup>,
-    work: Option<WorkDirectory>,
-}
-
-impl Container {
-    /// Where its processes start.
-    fn directory(&self) -> &Path {
-        match (&self.launch.directory, &self.work) {
-            (Some(directory), _) => directory,
-            (None, Some(work)) => work.path(),
-            (None, None) => Path::new("/"),
-        }
-    }
 }
 
 impl Server {
@@ -545,42 +506,4 @@ impl Server {
         }
         self.strays = are_left;
     }
-}
-
-impl Task {
-    /// Takes what the process has written. False: it will not write any more.
-    fn read_output(&mut self, layout: &Layout, bytes_max: usize) -> bool {
-        let Some(output) = &self.output else { return true };
-        let mut chunk = [0; OUTPUT_CHUNK];
-        let mut taken = 0;
-        while taken < bytes_max {
-            match rustix::io::read(output, &mut chunk[..]) {
-                Ok(0) => return false,
-                Ok(count) => {
-                    taken += count;
-                    match &mut self.purpose {
-                        Purpose::Container(container) => {
-                            // A full disk costs the output, not the container.
-                            let _ = container.log.write(&layout.logs(), &chunk[..count], Timestamp::now());
-                        }
-                        Purpose::Exec { output, .. } => {
-                            let room = EXEC_OUTPUT_MAX.saturating_sub(output.len());
-                            output.extend_from_slice(&chunk[..count.min(room)]);
-                        }
-                    }
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return true,
-                Err(_) => return false,
-            }
-        }
-        true
-    }
-}
-
-/// The content of a termination message file.
-pub(super) const MESSAGE_BYTES_MAX: usize = MESSAGE_MAX;
-
-pub(super) fn complain(message: &str) {
-    let _ = writeln!(io::stderr(), "{} {message}", Timestamp::now());
 }

@@ -35,6 +35,14 @@ impl Cluster {
         cluster
     }
 
+    pub async fn start_with(change: impl FnOnce(&mut Options)) -> Self {
+        let mut cluster = Self::without_node().await;
+        let mut options = cluster.options();
+        change(&mut options);
+        cluster.node = Some(ProcessNode::start(cluster.client(), options).await.unwrap());
+        cluster
+    }
+
     pub async fn without_node() -> Self {
         let store = storage::ObjectStore::open_in_memory(store::Options::default(), storage::attributes()).unwrap();
         let options =
@@ -48,10 +56,14 @@ impl Cluster {
     }
 
     pub async fn start_node(&mut self) {
+        self.node = Some(ProcessNode::start(self.client.clone(), self.options()).await.unwrap());
+    }
+
+    fn options(&self) -> Options {
         let mut options = Options::new("here", self.node_directory()).unwrap();
         options.nursery_command = vec![env!("CARGO_BIN_EXE_node-nursery").into()];
         options.environment = vec![("PATH".to_owned(), std::env::var("PATH").unwrap())];
-        self.node = Some(ProcessNode::start(self.client.clone(), options).await.unwrap());
+        options
     }
 
     /// Ends the node without giving it a chance to do anything more.
@@ -221,4 +233,27 @@ fn nursery_of(directory: &Path) -> Option<i32> {
         let line = std::fs::read(entry.path().join("cmdline")).ok()?;
         line.split(|byte| *byte == 0).any(|word| word == wanted).then_some(pid)
     })
+}
+
+/// The size of all files below a directory.
+pub fn bytes_below(directory: &Path) -> usize {
+    files_below(directory).iter().map(|file| std::fs::read(file).unwrap().len()).sum()
+}
+
+/// The content of all files below a directory.
+pub fn text_below(directory: &Path) -> String {
+    let contents = files_below(directory).into_iter().map(|file| std::fs::read(file).unwrap_or_default());
+    contents.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).collect()
+}
+
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap().flatten() {
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => files.extend(files_below(&entry.path())),
+            kind if kind.is_file() => files.push(entry.path()),
+            _ => {}
+        }
+    }
+    files
 }

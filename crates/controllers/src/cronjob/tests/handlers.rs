@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 
 use crate::{
     cronjob::{RETRY, watch::Mirror, watch::Watched},
-    runtime::{Alarms, Change, Environment, Metrics, WorkQueue, recorder},
+    runtime::{
+        Alarms, Change, ControllerContext, Environment, Metrics, Reflector, Resource, Shutdown, Source, WorkQueue,
+    },
 };
 
 fn now() -> Timestamp {
@@ -25,11 +27,14 @@ fn mirror() -> Mirror {
     });
     let (environment, metrics) = (Environment::new(now, || 0), Metrics::new());
     let client = kube::Client::new(service, "default");
+    let (context, _) = ControllerContext::new(client, metrics.clone(), environment.clone(), Shutdown::new());
+    let jobs = Reflector::<Watched<JobView>>::new(&context, Source::all(Resource::JOBS));
     Mirror {
         cache: Mutex::default(),
+        jobs_seen: jobs.progress(),
         alarms: Alarms::new(environment.clone(), Duration::from_secs(1)),
         queue: WorkQueue::new("cronjob", RETRY, &metrics),
-        recorder: recorder::channel(client, &metrics, environment.clone()).0,
+        recorder: context.recorder,
         environment,
         local_zone: TimeZone::UTC,
     }

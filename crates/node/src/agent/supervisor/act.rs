@@ -56,6 +56,27 @@ impl Supervisor {
         });
     }
 
+    /// Files of ConfigMaps, Secrets and the downward API follow their sources while the pod runs.
+    pub(super) fn refresh_volumes(&self) {
+        for (uid, entry) in &self.pods {
+            let spec = entry.life.spec();
+            if entry.life.has_ended() || !spec.volumes.iter().any(volumes::is_refreshed) {
+                continue;
+            }
+            let directory = launch::volumes_directory(&self.layout, uid);
+            let (facts, spec) = (Arc::clone(&entry.facts), Arc::clone(spec));
+            let (allocatable, sources) = (Arc::clone(&self.allocatable), self.sources.clone());
+            self.spawn_call(async move {
+                let inputs = volumes::Inputs { facts: &facts, spec: &spec, allocatable: &allocatable };
+                // Only what was put in place before; a pod may be cleaned up meanwhile.
+                if directory.is_dir() {
+                    volumes::refresh(&directory, inputs, &sources).await;
+                }
+                Message::Nothing
+            });
+        }
+    }
+
     async fn start(&mut self, uid: &Uid, container: Index, attempt: u32) {
         let Some(entry) = self.pods.get(uid) else { return };
         let inputs = launch::Inputs {
@@ -230,7 +251,11 @@ impl Supervisor {
         if !entry.instances.is_empty() {
             self.nursery.send(Request::Forget(entry.instances.into_iter().collect())).await;
         }
-        self.finished.insert(Arc::clone(uid));
+        if entry.life.is_gone() {
+            self.remove_logs(uid);
+        } else {
+            self.finished.insert(Arc::clone(uid));
+        }
     }
 }
 

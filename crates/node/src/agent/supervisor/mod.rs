@@ -37,6 +37,8 @@ const CALLS_MAX: usize = 64;
 const INTERIM_CALLS_MAX: usize = 8;
 /// Grace of containers when the node takes them down with it; people wait at a terminal meanwhile.
 const DRAIN_GRACE: Duration = Duration::from_secs(10);
+/// How often volumes are compared with what they were made from (PL-116).
+const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
 /// Messages that wait for the loop.
 const MESSAGES: usize = 4096;
 
@@ -49,6 +51,8 @@ pub(super) enum Message {
         uid: Uid,
         input: Input,
     },
+    /// Something that nobody waits for is done.
+    Nothing,
     StatusSent {
         uid: Uid,
         phase: Phase,
@@ -178,6 +182,8 @@ impl Supervisor {
 
     /// Runs until it is told to stop or everybody else has.
     pub(super) async fn run(mut self, mut inbox: Inbox) {
+        let mut refresh = tokio::time::interval(REFRESH_INTERVAL);
+        refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.is_drained() {
             let wake = self.timers.first().map(|(at, _)| self.clock.instant(*at).into());
             let timer = async {
@@ -194,6 +200,7 @@ impl Supervisor {
                 Some(report) = inbox.reports.recv() => self.report(report).await,
                 Some(change) = inbox.changes.recv() => self.change(change).await,
                 () = timer => self.tick().await,
+                _ = refresh.tick() => self.refresh_volumes(),
                 else => return,
             }
         }
@@ -228,6 +235,7 @@ impl Supervisor {
     async fn message(&mut self, message: Message) {
         match message {
             Message::Input { uid, input } => self.input(&uid, input).await,
+            Message::Nothing => {}
             Message::StatusSent { uid, phase, answer } => self.status_sent(&uid, phase, answer).await,
             Message::DeleteSent { uid, answer } => match answer {
                 Answer::Done => {}

@@ -126,13 +126,12 @@ impl Supervisor {
         self.finished.remove(uid);
         if self.pods.contains_key(uid) {
             self.input(uid, Input::Gone).await;
-        }
-        if !self.pods.contains_key(uid) {
+        } else {
             self.remove_logs(uid);
         }
     }
 
-    fn remove_logs(&self, uid: &Uid) {
+    pub(super) fn remove_logs(&self, uid: &Uid) {
         let (layout, uid) = (self.layout.clone(), Arc::clone(uid));
         tokio::task::spawn_blocking(move || {
             if let Err(error) = layout.remove_logs(&uid) {
