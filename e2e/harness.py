@@ -162,7 +162,11 @@ class Kit:
 
     def watch(self, *args: str) -> "Watch":
         """A kubectl that goes on until the case ends, such as `get --watch`."""
-        watch = Watch(self.cluster, ["--namespace", self.namespace, *args])
+        return self.follow("kubectl", "--namespace", self.namespace, *args)
+
+    def follow(self, *command: str) -> "Watch":
+        """A program that goes on until the case ends."""
+        watch = Watch(self.cluster, list(command))
         self._watches.append(watch)
         return watch
 
@@ -183,10 +187,10 @@ class Kit:
 
 
 class Watch:
-    """A running kubectl whose lines arrive one by one."""
+    """A running program, mostly kubectl, whose lines arrive one by one."""
 
-    def __init__(self, cluster: Cluster, args: list[str]):
-        self._process = subprocess.Popen(["kubectl", *args], env=cluster.environment, cwd=cluster.scratch, text=True,
+    def __init__(self, cluster: Cluster, command: list[str]):
+        self._process = subprocess.Popen(command, env=cluster.environment, cwd=cluster.scratch, text=True,
                                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self._lines: queue.Queue = queue.Queue()
         self.seen: list[str] = []
@@ -197,9 +201,9 @@ class Watch:
             self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
-    def wait_for(self, pattern: str) -> str:
+    def wait_for(self, pattern: str, patience: float = PATIENCE_SECS) -> str:
         """The next line that matches; a failure if the process ends or is silent."""
-        deadline = time.monotonic() + PATIENCE_SECS
+        deadline = time.monotonic() + patience
         while True:
             try:
                 line = self._lines.get(timeout=max(0.01, deadline - time.monotonic()))
@@ -255,6 +259,15 @@ def same(answered, expected) -> None:
         answered, expected = (json.dumps(value, indent=2, sort_keys=True) for value in (answered, expected))
     lines = difflib.unified_diff(expected.splitlines(), answered.splitlines(), "expected", "answered", lineterm="")
     raise AssertionError("\n" + "\n".join(lines))
+
+
+def snapshot(name: str, answered: str) -> None:
+    """Compares with `snapshots/NAME.txt`. With UPDATE_SNAPSHOTS in the environment, writes it instead."""
+    path = Path(__file__).parent / "snapshots" / f"{name}.txt"
+    if os.environ.get("UPDATE_SNAPSHOTS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(answered.strip("\n") + "\n")
+    same(answered, path.read_text() if path.exists() else "")
 
 
 def contains(text: str, *parts: str) -> None:

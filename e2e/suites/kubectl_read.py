@@ -15,7 +15,7 @@ def version_names_the_kubernetes_we_behave_as(kit: Kit):
 def api_versions_lists_the_served_groups(kit: Kit):
     same(kit.kubectl("api-versions").split(), [
         "authentication.k8s.io/v1", "authorization.k8s.io/v1", "batch/v1", "coordination.k8s.io/v1",
-        "events.k8s.io/v1", "scheduling.k8s.io/v1", "v1"])
+        "events.k8s.io/v1", "rbac.authorization.k8s.io/v1", "scheduling.k8s.io/v1", "v1"])
 
 
 @case
@@ -25,7 +25,8 @@ def api_resources_lists_the_served_kinds(kit: Kit):
     same(rows["cronjobs"], ["cronjobs", "cj", "batch/v1", "true", "CronJob"])
     same(rows["pods"], ["pods", "po", "v1", "true", "Pod"])
     same(rows["nodes"], ["nodes", "no", "v1", "false", "Node"])
-    for name in ("configmaps", "events", "leases", "namespaces", "priorityclasses", "secrets", "serviceaccounts"):
+    for name in ("configmaps", "events", "leases", "limitranges", "namespaces", "priorityclasses", "resourcequotas",
+                 "rolebindings", "secrets", "serviceaccounts"):
         contains(" ".join(rows), name)
 
 

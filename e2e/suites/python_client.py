@@ -205,3 +205,43 @@ def the_dynamic_client_finds_kinds_by_discovery(kit: Kit):
     same(created.spec.completions, 1)
     same([item.metadata.name for item in jobs.get(namespace=kit.namespace).items], ["pi"])
     jobs.delete("pi", namespace=kit.namespace)
+
+
+@case
+def an_informer_keeps_a_copy_of_what_is_there(kit: Kit):
+    """What people write around the Python client: list, watch from there, and start over when history is gone."""
+    clients, namespace = Clients(kit), kit.namespace
+    cache, versions, listed, done = {}, [], threading.Event(), threading.Event()
+
+    def follow():
+        initial = clients.batch.list_namespaced_job(namespace)
+        cache.update({item.metadata.name: item for item in initial.items})
+        version = initial.metadata.resource_version
+        listed.set()
+        while not done.is_set():
+            stream = watch.Watch()
+            for event in stream.stream(clients.batch.list_namespaced_job, namespace, resource_version=version,
+                                       allow_watch_bookmarks=True, timeout_seconds=5):
+                version = event["raw_object"]["metadata"]["resourceVersion"]
+                versions.append(int(version))
+                if event["type"] == "DELETED":
+                    cache.pop(event["object"].metadata.name)
+                elif event["type"] != "BOOKMARK":
+                    cache[event["object"].metadata.name] = event["object"]
+                if not cache and versions:
+                    done.set()
+                    return
+
+    other = Clients(kit).batch
+    other.create_namespaced_job(namespace, job("first"))
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    listed.wait(30)
+    for name in ("second", "third"):
+        other.create_namespaced_job(namespace, job(name))
+    for name in ("first", "second", "third"):
+        other.patch_namespaced_job(name, namespace, {"spec": {"parallelism": 2}})
+        other.delete_namespaced_job(name, namespace, propagation_policy="Background")
+    thread.join(60)
+    same((done.is_set(), cache), (True, {}))
+    same(versions, sorted(versions))

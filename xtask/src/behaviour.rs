@@ -2,7 +2,6 @@
 //!
 //! The controllers run in a process of their own, so that the kit can kill and restart them while the API goes on.
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -10,9 +9,6 @@ use anyhow::{Context as _, Result};
 
 use crate::project::{self, Profile};
 use crate::stage::{Outcome, counted};
-
-/// Areas of controllers that do not exist yet.
-const NOT_YET: [&str; 2] = ["cronjob", "ttl"];
 
 pub(crate) fn run(only: &[String]) -> Result<bool> {
     project::build(Profile::Debug)?;
@@ -36,9 +32,8 @@ pub(crate) fn against_controllers(only: &[String]) -> Result<Outcome> {
     command.args(&hook).args(["around", "--", "python3"]).arg(kit.join("run"));
     command.args(["behaviour", "--jobs", "12", "--kubeconfig"]).arg(&kubeconfig);
     command.arg("--restart-controller").arg(hook.join(" "));
-    let only = if only.is_empty() { areas(&kit.join("behaviour"))? } else { only.to_vec() };
     for glob in only {
-        command.args(["--only", &glob]);
+        command.args(["--only", glob]);
     }
     counted(&mut command)
 }
@@ -50,17 +45,4 @@ fn hook(kubeconfig: &Path, state: &Path) -> Vec<String> {
     let binary = text(&project::built("tally", Profile::Debug));
     let flags = ["--binary", &binary, "--kubeconfig", &text(kubeconfig), "--state", &text(state)];
     std::iter::once(program).chain(flags.map(str::to_owned)).collect()
-}
-
-fn areas(folder: &Path) -> Result<Vec<String>> {
-    let mut areas = Vec::new();
-    for entry in fs::read_dir(folder).context("list the areas")? {
-        let path = entry.context("list the areas")?.path();
-        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
-        if path.extension().is_some_and(|extension| extension == "json") && !NOT_YET.contains(&name) {
-            areas.push(format!("{name}/*"));
-        }
-    }
-    areas.sort();
-    Ok(areas)
 }

@@ -17,6 +17,6 @@ pub(crate) fn run() -> Result<bool> {
     setup::kubectl()?;
     project::build(Profile::Debug)?;
     let scratch = tempfile::tempdir().context("make a folder for the kubeconfig")?;
-    let mut command = project::with_whole_tally(Profile::Debug, &scratch.path().join("kubeconfig"));
+    let mut command = project::with_whole_tally(Profile::Debug, &scratch.path().join("kubeconfig"), &[]);
     Ok(command.args(["sh", "-c", SCRIPT]).status().context("run kubectl")?.success())
 }

@@ -11,6 +11,7 @@ mod demo;
 mod e2e;
 mod expectations;
 mod project;
+mod prove;
 mod setup;
 mod soak;
 mod stage;
@@ -52,17 +53,33 @@ enum Command {
         #[arg(long, value_name = "GLOB")]
         only: Vec<String>,
     },
-    /// Kill -9 under write load, again and again.
+    /// Kill -9 under load, again and again.
     Soak {
-        #[arg(long, default_value_t = 200)]
-        rounds: u32,
+        /// While Jobs of 500 pods run, instead of under write load.
+        #[arg(long)]
+        pods: bool,
+        /// [default: 200, with --pods 20].
+        #[arg(long)]
+        rounds: Option<u32>,
         /// Repeats the choices of an earlier run.
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Every fault, enumerated, model-checked and simulated, and every old bug brought back to be caught.
+    Prove {
+        /// Only the simulation of this seed, told call by call.
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Hours instead of minutes.
+        #[arg(long, conflicts_with = "seed")]
+        nightly: bool,
+    },
     /// The figures of docs/benchmarks.md, measured on this machine.
     Bench,
 }
+
+/// Completions of the Jobs of a soak.
+const SOAK_PODS: u32 = 500;
 
 fn main() -> ExitCode {
     match run(Arguments::parse().command) {
@@ -84,7 +101,11 @@ fn run(command: Command) -> Result<bool> {
         Command::Conformance { only } if only.is_empty() => conformance::run()?,
         Command::Conformance { only } => conformance::show(&only)?,
         Command::Behaviour { only } => behaviour::run(&only)?,
-        Command::Soak { rounds, seed } => soak::run(rounds, seed)?,
+        Command::Soak { pods, rounds, seed } => {
+            let load = if pods { soak::Load::Pods(SOAK_PODS) } else { soak::Load::Writes };
+            soak::run(load, rounds, seed)?
+        }
+        Command::Prove { seed, nightly } => prove::run(seed, nightly)?,
         Command::Bench => bench::run()?,
     })
 }

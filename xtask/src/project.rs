@@ -26,6 +26,8 @@ pub(crate) fn built(name: &str, profile: Profile) -> PathBuf {
 pub(crate) enum Profile {
     Debug,
     Release,
+    /// Of programs that compute for minutes.
+    Prove,
 }
 
 impl Profile {
@@ -33,6 +35,7 @@ impl Profile {
         match self {
             Self::Debug => "debug",
             Self::Release => "release",
+            Self::Prove => "prove",
         }
     }
 }
@@ -62,10 +65,10 @@ pub(crate) fn with_tally(profile: Profile, kubeconfig: &Path) -> Command {
     command
 }
 
-/// The same with controllers and a node, so that Jobs run.
-pub(crate) fn with_whole_tally(profile: Profile, kubeconfig: &Path) -> Command {
+/// The same with controllers and a node, so that Jobs run; `flags` are more of `with-tally`'s.
+pub(crate) fn with_whole_tally(profile: Profile, kubeconfig: &Path, flags: &[&str]) -> Command {
     let mut command = Command::new(built("with-tally", profile));
     command.current_dir(root()).arg("--binary").arg(built("tally", profile));
-    command.arg("--kubeconfig").arg(kubeconfig).args(["--whole", "--"]);
+    command.arg("--kubeconfig").arg(kubeconfig).arg("--whole").args(flags).arg("--");
     command
 }

@@ -137,6 +137,19 @@ proptest! {
     }
 
     #[test]
+    fn members_known_as_bytes_keep_their_place(seed in any::<u64>(), aside in prop::sample::subsequence(vec!["spec", "status"], 0..=2)) {
+        for (api_version, kind) in [("v1", "Pod"), ("batch/v1", "Job"), ("v1", "Node")] {
+            let ty = registry().kind(api_version, kind).expect("a served kind");
+            let mut object = json::convert(ty, Maker(seed).object(ty, 0)).expect("values of the schema").value;
+            let whole = json::encode_stamped(&object);
+            let members = object.as_object_mut().expect("an object");
+            let raw: Vec<_> = aside.iter().filter_map(|name| Some((*name, encoded(&members.shift_remove(*name)?)))).collect();
+            let raw: Vec<_> = raw.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+            prop_assert_eq!(json::encode_stamped_with(ty, &object, &raw), whole);
+        }
+    }
+
+    #[test]
     fn damaged_documents_are_refused_or_read_but_never_panic(seed in any::<u64>(), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         for (api_version, kind) in [("v1", "Pod"), ("batch/v1", "CronJob"), ("v1", "Secret")] {
             let ty = registry().kind(api_version, kind).expect("a served kind");

@@ -1,10 +1,13 @@
 //! Admission: what the server checks and adds beside a kind's own rules (AS-85, AS-171, AS-221, AS-223).
+//!
+//! Quotas, the last step, are charged where an object is stored: see `quota`.
 
-use batch_types::pod::{self, PriorityFacts};
+use batch_types::pod::{self, PriorityFacts, ServiceAccountFacts};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    metadata,
+    limits, metadata,
     resources::{Resource, registry},
     route::{self, Target},
     server::ApiServer,
@@ -12,13 +15,16 @@ use crate::{
     storage::{self, Stored},
 };
 
+/// The account of pods that name none.
+const DEFAULT_ACCOUNT: &str = "default";
+
 /// Namespaces that may not be deleted (AS-171).
 const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 /// Before a new object is prepared: its namespace must exist, and pods get their priority and tolerations.
 pub(crate) fn on_create(server: &ApiServer, target: &Target, object: &mut Value) -> Result<(), Status> {
     if target.resource.namespaced {
-        namespace_takes_content(server, target, metadata::text(object, "name"))?;
+        namespace_takes_content(server, target, name_so_far(object))?;
     }
     if target.resource.kind == "Pod" {
         admit_pod(server, target, object)?;
@@ -30,6 +36,12 @@ pub(crate) fn on_create(server: &ApiServer, target: &Target, object: &mut Value)
 pub(crate) fn validate_create(server: &ApiServer, target: &Target, object: &Value) -> Result<(), Status> {
     if target.resource.kind == "PriorityClass" && object["globalDefault"] == true {
         only_default(server, target, metadata::text(object, "name"))?;
+    }
+    if target.resource.kind == "Pod" {
+        for limit_range in limit_ranges(server, target)? {
+            limits::check(&limit_range, object)
+                .map_err(|why| Status::forbidden(target.resource, metadata::text(object, "name"), &why))?;
+        }
     }
     Ok(())
 }
@@ -78,10 +90,14 @@ fn namespace_takes_content(server: &ApiServer, target: &Target, name: &str) -> R
 }
 
 fn admit_pod(server: &ApiServer, target: &Target, pod: &mut Value) -> Result<(), Status> {
-    let name = metadata::text(pod, "name").to_owned();
+    let name = name_so_far(pod).to_owned();
+    for limit_range in limit_ranges(server, target)? {
+        limits::admit(&limit_range, pod);
+    }
     let forbidden = |why: String| Status::forbidden(target.resource, &name, &why);
     let facts = priority_facts(server, pod["spec"]["priorityClassName"].as_str().unwrap_or_default())?;
     pod::admit_priority(pod, facts.as_ref()).map_err(forbidden)?;
+    admit_service_account(server, target, pod, &name)?;
     pod::admit_default_tolerations(pod);
     if let Some(class) = pod["spec"]["runtimeClassName"].as_str() {
         // Runtime classes are not served, so none exists.
@@ -89,6 +105,70 @@ fn admit_pod(server: &ApiServer, target: &Target, pod: &mut Value) -> Result<(),
         return Err(Status::forbidden(target.resource, &name, &why));
     }
     Ok(())
+}
+
+/// What refusals call an object whose name is generated only after admission.
+fn name_so_far(object: &Value) -> &str {
+    let name = metadata::text(object, "name");
+    if name.is_empty() { metadata::text(object, "generateName") } else { name }
+}
+
+/// The limit ranges of a namespace. Nearly always there are none, which costs one look into an empty range.
+fn limit_ranges(server: &ApiServer, target: &Target) -> Result<Vec<Value>, Status> {
+    let resource = resource("", "limitranges")?;
+    let prefix = format!("{}/{}/", resource.topic, target.namespace());
+    under(server, &prefix)?.iter().map(storage::parse).collect()
+}
+
+/// A pod runs as an account of its namespace (AS-222). `default` is made right after the namespace, by a controller; who
+/// is faster than that gets it all the same, because the account decides nothing that could not follow later.
+fn admit_service_account(server: &ApiServer, target: &Target, pod: &mut Value, name: &str) -> Result<(), Status> {
+    let Some(account) = pod::service_account_name(pod).map(str::to_owned) else { return Ok(()) };
+    if !server.state.authenticator.knows_anybody() {
+        // Nobody but this process can call the server: a token would open nothing, and accounts mean nothing.
+        return Ok(());
+    }
+    let accounts = resource("", "serviceaccounts")?;
+    let mut facts = match server.state.store.get(&route::key(accounts, target.namespace(), &account)) {
+        Some(stored) => account_facts(&stored)?,
+        None if account == DEFAULT_ACCOUNT => ServiceAccountFacts::default(),
+        None => {
+            let why = format!(
+                "error looking up service account {}/{account}: serviceaccount \"{account}\" not found",
+                target.namespace()
+            );
+            return Err(Status::forbidden(target.resource, name, &why));
+        }
+    };
+    // Most pods run as `default` and never call the API: unless somebody asks for it, or that account was granted
+    // something, they are spared a token that would open nothing.
+    if account == DEFAULT_ACCOUNT && facts.automount_token.is_none() {
+        facts.automount_token = Some(server.state.is_granted_anything(target.namespace(), &account)?);
+    }
+    pod::admit_service_account(pod, &facts, &server.state.environment.name_suffix());
+    Ok(())
+}
+
+/// Read for every pod, so only what is needed.
+fn account_facts(stored: &Stored) -> Result<ServiceAccountFacts, Status> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Account {
+        automount_service_account_token: Option<bool>,
+        #[serde(default)]
+        image_pull_secrets: Vec<Named>,
+    }
+    #[derive(Deserialize)]
+    struct Named {
+        #[serde(default)]
+        name: String,
+    }
+    let account: Account = serde_json::from_slice(&stored.value)
+        .map_err(|error| Status::internal(format!("stored object does not parse: {error}")))?;
+    Ok(ServiceAccountFacts {
+        automount_token: account.automount_service_account_token,
+        image_pull_secrets: account.image_pull_secrets.into_iter().map(|secret| secret.name).collect(),
+    })
 }
 
 /// The priority class a pod names, or the one that is the default for pods which name none.
@@ -144,13 +224,12 @@ fn all(server: &ApiServer, resource: &'static Resource) -> Result<Vec<Value>, St
 }
 
 fn list(server: &ApiServer, resource: &'static Resource) -> Result<Vec<Stored>, Status> {
-    let prefix = format!("{}/", resource.topic);
-    let found = server
-        .state
-        .store
-        .list(&store::ListQuery::new(&prefix))
-        .map_err(|error| Status::internal(error.to_string()))?;
-    Ok(found.entries)
+    under(server, &format!("{}/", resource.topic))
+}
+
+fn under(server: &ApiServer, prefix: &str) -> Result<Vec<Stored>, Status> {
+    let listed = server.state.store.list(&store::ListQuery::new(prefix));
+    listed.map(|found| found.entries).map_err(|error| Status::internal(error.to_string()))
 }
 
 fn resource(group: &str, plural: &str) -> Result<&'static Resource, Status> {

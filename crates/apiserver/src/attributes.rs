@@ -70,6 +70,22 @@ pub fn metadata_bytes(object: &Bytes) -> Bytes {
     }
 }
 
+/// The members of a stored object. Their names need no escapes.
+pub fn members(object: &Bytes) -> Vec<(String, Bytes)> {
+    let mut members = Vec::with_capacity(5);
+    let mut cursor = Cursor { bytes: object, at: 1 };
+    while let Some(name) = cursor.string() {
+        let start = cursor.at + 1;
+        cursor.at = start;
+        if cursor.skip().is_none() {
+            break;
+        }
+        members.push((String::from_utf8_lossy(name).into_owned(), object.slice(start..cursor.at)));
+        cursor.at += 1;
+    }
+    members
+}
+
 fn paths(resource: Option<&'static Resource>) -> Vec<&'static [&'static str]> {
     let selectable = resource.map(|resource| resource.selectable).unwrap_or_default();
     [LABELS, DELETION].into_iter().chain(selectable.iter().map(|field| field.path)).collect()
@@ -226,6 +242,16 @@ mod tests {
             &[&["metadata", "labels"], &["spec", "nodeName"], &["status", "phase"], &["status", "n"], &["status", "x"]];
         let expected = [Some(r#"{"app":"x","tier":"1"}"#), Some("\"n1\""), Some("\"Running\""), Some("-1.5e3"), None];
         assert_eq!(texts(POD, paths), expected.map(|text| text.map(str::to_owned)));
+    }
+
+    #[test]
+    fn members_are_found() {
+        let object = Bytes::from_static(POD.as_bytes());
+        let whole: serde_json::Value = serde_json::from_str(POD).unwrap();
+        let parsed = members(&object).into_iter().map(|(name, value)| (name, serde_json::from_slice(&value).unwrap()));
+        assert_eq!(serde_json::Value::Object(parsed.collect()), whole);
+        assert!(members(&Bytes::from_static(b"{}")).is_empty());
+        (0..POD.len()).for_each(|cut| drop(members(&object.slice(..cut))));
     }
 
     #[test]

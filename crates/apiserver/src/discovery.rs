@@ -299,6 +299,7 @@ mod tests {
                 "authentication.k8s.io",
                 "authorization.k8s.io",
                 "batch",
+                "rbac.authorization.k8s.io",
                 "scheduling.k8s.io",
                 "coordination.k8s.io"
             ]
@@ -319,6 +320,7 @@ mod tests {
                 "bindings",
                 "configmaps",
                 "events",
+                "limitranges",
                 "namespaces",
                 "namespaces/finalize",
                 "namespaces/status",
@@ -329,8 +331,11 @@ mod tests {
                 "pods/eviction",
                 "pods/log",
                 "pods/status",
+                "resourcequotas",
+                "resourcequotas/status",
                 "secrets",
-                "serviceaccounts"
+                "serviceaccounts",
+                "serviceaccounts/token"
             ]
         );
         let cases = [

@@ -4,6 +4,7 @@ use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
 use crate::{
+    auth::token,
     body::ResponseBody,
     discovery,
     negotiate::{self, Clause, Encoding, Offer, Representation, View},
@@ -124,15 +125,42 @@ pub(crate) fn other(server: &ApiServer, call: &Call, path: &str) -> Result<Respo
             let manner = Manner::of(&call.headers, &call.query, environment);
             Ok(openapi::answer(call, document, &manner, environment.now()))
         }
+        (".well-known", Some("openid-configuration")) => {
+            Ok(public(value_response(200, &token::discovery_document(), Encoding::Json, false), "application/json"))
+        }
+        ("openid", Some("v1/jwks")) => {
+            let issuer = server.state.issuer().map_err(|error| Status::internal(error.to_string()))?;
+            let keys = value_response(200, &issuer.key_set(), Encoding::Json, false);
+            Ok(public(keys, "application/jwk-set+json"))
+        }
         ("version", None) => Ok(value_response(200, &discovery::version(), Encoding::Json, true)),
         ("", None) => Ok(value_response(200, &paths(), Encoding::Json, true)),
         _ => Ok(page_not_found()),
     }
 }
 
+/// A document that may be kept for an hour, as upstream says of what describes its tokens.
+fn public(mut response: Response<ResponseBody>, media_type: &'static str) -> Response<ResponseBody> {
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=3600"));
+    response
+}
+
 fn paths() -> Value {
-    let served =
-        ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
+    let served = [
+        "/.well-known/openid-configuration",
+        "/api",
+        "/api/v1",
+        "/apis",
+        "/healthz",
+        "/livez",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openid/v1/jwks",
+        "/readyz",
+        "/version",
+    ];
     json!({ "paths": served })
 }
 

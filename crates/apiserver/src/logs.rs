@@ -34,8 +34,26 @@ pub trait LogSource: Send + Sync {
     /// Whether pods of this node are run here.
     fn serves(&self, node_name: &str) -> bool;
 
-    /// Begins to read; the error is the text of a 400 (PL-122).
-    fn read(&self, pod: &Value, options: &LogOptions) -> Result<LogStream, String>;
+    /// Begins to read.
+    fn read(&self, pod: &Value, options: &LogOptions) -> Result<LogStream, LogRefusal>;
+}
+
+/// Why there is no log to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogRefusal {
+    /// The container has none, or none yet: 400 (PL-122).
+    NotAvailable(String),
+    /// There is something in its place that is not read: 500 (BI-89).
+    Unreadable(String),
+}
+
+impl From<LogRefusal> for Status {
+    fn from(refusal: LogRefusal) -> Self {
+        match refusal {
+            LogRefusal::NotAvailable(why) => Self::bad_request(why),
+            LogRefusal::Unreadable(why) => Self::internal(why),
+        }
+    }
 }
 
 impl LogOptions {

@@ -1,6 +1,8 @@
 //! The metadata that only the server writes (AS-72…AS-76), on canonical values.
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize as _, de::value::MapDeserializer};
 use serde_json::{Map, Value, json};
 
 /// The members that a client cannot set on create (AS-74).
@@ -17,6 +19,13 @@ pub fn of(object: &mut Value) -> &mut Map<String, Value> {
 
 pub fn text<'a>(object: &'a Value, member: &str) -> &'a str {
     object["metadata"][member].as_str().unwrap_or_default()
+}
+
+/// Typed metadata. managedFields are left out: the server writes them itself, and they are most of the bytes.
+pub fn typed(object: &Value) -> Result<ObjectMeta, serde_json::Error> {
+    let members = object["metadata"].as_object().into_iter().flatten();
+    let members = members.filter(|(name, _)| *name != "managedFields");
+    ObjectMeta::deserialize(MapDeserializer::new(members.map(|(name, value)| (name.as_str(), value))))
 }
 
 pub fn finalizers(object: &Value) -> Vec<&str> {

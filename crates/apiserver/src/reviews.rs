@@ -1,26 +1,31 @@
 //! Questions about access (AS-62…AS-65): answered, never stored.
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 use batch_types::field::{Error, Path};
+use serde_json::{Value, json};
 
 use crate::{
     answer::Answer,
-    auth::User,
+    auth::{User, token::ISSUER},
     decode::{self, Expected},
-    environment::Environment,
     metadata, negotiate,
     options::WriteOptions,
-    resources::registry::Review,
+    resources::{
+        registry::Review,
+        values::{items, members, present, text, texts},
+    },
     route::Attributes,
-    server::Call,
+    server::{Call, State},
     status::Status,
 };
 
+/// Answers a review; `namespace` is that of the URL.
 pub(crate) async fn create(
+    state: &State,
     call: &mut Call,
     review: &'static Review,
-    environment: &Environment,
+    namespace: &str,
 ) -> Result<Answer, Status> {
     if call.method != http::Method::POST {
         return Err(Status::method_not_allowed());
@@ -33,80 +38,163 @@ pub(crate) async fn create(
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.value;
     match review.kind {
-        "SelfSubjectAccessReview" => access(&mut object, &call.user)?,
-        "SubjectAccessReview" | "LocalSubjectAccessReview" => {
-            let user = subject(&object);
-            access(&mut object, &user)?;
+        "SelfSubjectAccessReview" => {
+            refuse(attributes_errors(&object))?;
+            access(state, &mut object, &call.user)?;
         }
-        "SelfSubjectRulesReview" => rules(&mut object, &call.user),
-        "SelfSubjectReview" => myself(&mut object, &call.user, environment),
-        "TokenReview" => token(&mut object),
+        "SubjectAccessReview" => {
+            refuse(subject_errors(&object))?;
+            let user = subject(&object);
+            access(state, &mut object, &user)?;
+        }
+        "LocalSubjectAccessReview" => {
+            let body = metadata::text(&object, "namespace").to_owned();
+            if body.is_empty() {
+                metadata::of(&mut object).insert("namespace".to_owned(), json!(namespace));
+            }
+            refuse(local_errors(&object))?;
+            if metadata::text(&object, "namespace") != namespace {
+                let why = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
+                return Err(Status::bad_request(why));
+            }
+            let user = subject(&object);
+            access(state, &mut object, &user)?;
+        }
+        "SelfSubjectRulesReview" => rules(state, &mut object, &call.user)?,
+        "SelfSubjectReview" => myself(&mut object, &call.user, state),
+        "TokenReview" => token(state, &mut object)?,
         other => return Err(Status::internal(format!("nobody answers a {other}"))),
     }
     Ok(Answer::plain(201, object))
 }
 
-/// Exactly one kind of attributes, then the verdict.
-fn access(object: &mut Value, user: &User) -> Result<(), Status> {
-    let spec = &object["spec"];
-    let (resource, path) = (spec["resourceAttributes"].clone(), spec["nonResourceAttributes"].clone());
-    let refuse = |member: &str, value: Value, detail: &str| {
-        let field = Path::new("spec").child(member);
-        Err(Status::invalid("", "authorization.k8s.io", "", &[Error::invalid(&field, value, detail)]))
-    };
-    match (resource.is_null(), path.is_null()) {
-        (true, true) => {
+/// Upstream names no kind in these refusals.
+fn refuse(errors: Vec<Error>) -> Result<(), Status> {
+    if errors.is_empty() { Ok(()) } else { Err(Status::invalid("", "authorization.k8s.io", "", &errors)) }
+}
+
+/// Exactly one kind of attributes.
+fn attributes_errors(object: &Value) -> Vec<Error> {
+    let spec = Path::new("spec");
+    let about = |member: &str| present(object, &format!("/spec/{member}"));
+    let mut errors = Vec::new();
+    match (about("resourceAttributes"), about("nonResourceAttributes")) {
+        (None, None) => {
             let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-            return refuse("resourceAttributes", Value::Null, detail);
+            errors.push(Error::invalid(&spec.child("resourceAttributes"), Value::Null, detail));
         }
-        (false, false) => {
-            return refuse("nonResourceAttributes", path, "cannot be specified in combination with resourceAttributes");
+        (Some(_), Some(path)) => {
+            let detail = "cannot be specified in combination with resourceAttributes";
+            errors.push(Error::invalid(&spec.child("nonResourceAttributes"), path.clone(), detail));
         }
         _ => {}
     }
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let attributes = Attributes {
-        verb: text(if path.is_null() { &resource["verb"] } else { &path["verb"] }),
-        group: text(&resource["group"]),
-        resource: text(&resource["resource"]),
-        subresource: text(&resource["subresource"]),
-        namespace: text(&resource["namespace"]),
-        name: text(&resource["name"]),
-        path: path["path"].as_str().map(str::to_owned),
-    };
-    object["status"] = json!({"allowed": user.authorize(&attributes).is_ok()});
+    errors
+}
+
+fn subject_errors(object: &Value) -> Vec<Error> {
+    let mut errors = attributes_errors(object);
+    if text(object, "/spec/user").is_empty() && items(object, "/spec/groups").is_empty() {
+        let detail = "at least one of user or group must be specified";
+        errors.push(Error::invalid(&Path::new("spec").child("user"), "", detail));
+    }
+    errors
+}
+
+fn local_errors(object: &Value) -> Vec<Error> {
+    let mut errors = subject_errors(object);
+    let namespace = text(object, "/spec/resourceAttributes/namespace");
+    if present(object, "/spec/resourceAttributes").is_some() && namespace != metadata::text(object, "namespace") {
+        let path = Path::new("spec.resourceAttributes.namespace");
+        errors.push(Error::invalid(&path, namespace, "must match metadata.namespace"));
+    }
+    if let Some(path) = present(object, "/spec/nonResourceAttributes") {
+        let detail = "disallowed on this kind of request";
+        errors.push(Error::invalid(&Path::new("spec.nonResourceAttributes"), path.clone(), detail));
+    }
+    errors
+}
+
+/// The verdict: a reason only where there is one.
+fn access(state: &State, object: &mut Value, user: &User) -> Result<(), Status> {
+    let decision = state.decide(user, &attributes(&object["spec"]))?;
+    let mut status = json!({"allowed": decision.is_allowed()});
+    if !decision.reason().is_empty() {
+        status["reason"] = json!(decision.reason());
+    }
+    object["status"] = status;
     Ok(())
+}
+
+fn attributes(spec: &Value) -> Attributes {
+    if let Some(path) = present(spec, "/nonResourceAttributes") {
+        let [verb, path] = ["/verb", "/path"].map(|member| text(path, member).to_owned());
+        return Attributes { verb, path: Some(path), ..Attributes::default() };
+    }
+    let member = |name: &str| text(&spec["resourceAttributes"], name).to_owned();
+    Attributes {
+        verb: member("/verb"),
+        group: member("/group"),
+        resource: member("/resource"),
+        subresource: member("/subresource"),
+        namespace: member("/namespace"),
+        name: member("/name"),
+        path: None,
+    }
 }
 
 /// The user a SubjectAccessReview asks about.
 fn subject(object: &Value) -> User {
-    let spec = &object["spec"];
-    let groups =
-        spec["groups"].as_array().map(|groups| groups.iter().filter_map(Value::as_str).map(str::to_owned).collect());
-    User { name: spec["user"].as_str().unwrap_or_default().to_owned(), groups: groups.unwrap_or_default() }
+    let list = |values: &[Value]| values.iter().filter_map(Value::as_str).map(str::to_owned).collect::<Vec<_>>();
+    let extra: BTreeMap<String, Vec<String>> =
+        members(object, "/spec/extra").map(|(key, values)| (key.clone(), list(items(values, "")))).collect();
+    User {
+        name: text(object, "/spec/user").to_owned(),
+        uid: text(object, "/spec/uid").to_owned(),
+        groups: list(items(object, "/spec/groups")),
+        extra,
+    }
 }
 
-fn rules(object: &mut Value, user: &User) {
-    let public = json!({"verbs": ["get"], "nonResourceURLs": ["/healthz", "/livez", "/readyz", "/version"]});
-    let (resources, paths) = if user.is_master() {
-        let all = json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]});
-        (vec![all], vec![json!({"verbs": ["*"], "nonResourceURLs": ["*"]}), public])
-    } else {
-        (Vec::new(), vec![public])
+fn rules(state: &State, object: &mut Value, user: &User) -> Result<(), Status> {
+    let namespace = text(object, "/spec/namespace");
+    if namespace.is_empty() {
+        return Err(Status::bad_request("no namespace on request"));
+    }
+    let (rules, unresolved) = state.rules_for(user, namespace)?;
+    let about = |is_path: bool| {
+        let chosen = rules.iter().filter(move |rule| rule.resources.is_empty() == is_path);
+        chosen.map(|rule| json!(rule)).collect::<Vec<Value>>()
     };
     object["spec"] = json!({});
-    object["status"] = json!({"resourceRules": resources, "nonResourceRules": paths, "incomplete": false});
+    let mut status = json!({"resourceRules": about(false), "nonResourceRules": about(true), "incomplete": false});
+    if let Some(unresolved) = unresolved {
+        status["evaluationError"] = json!(unresolved);
+    }
+    object["status"] = status;
+    Ok(())
 }
 
-fn myself(object: &mut Value, user: &User, environment: &Environment) {
-    object["metadata"] = json!({"creationTimestamp": metadata::time(environment.now())});
-    object["status"] = json!({"userInfo": {"username": user.name, "groups": user.groups}});
+fn myself(object: &mut Value, user: &User, state: &State) {
+    object["metadata"] = json!({"creationTimestamp": metadata::time(state.environment.now())});
+    object["status"] = json!({"userInfo": user.to_value()});
 }
 
-/// Tokens of others are not issued yet, so none can be vouched for.
-fn token(object: &mut Value) {
-    let mut status = Map::new();
-    status.insert("user".to_owned(), json!({}));
-    status.insert("error".to_owned(), json!("invalid bearer token"));
-    object["status"] = Value::Object(status);
+/// Whose token it is. The token itself is in the answer too, as upstream has it: whoever asks knows it.
+fn token(state: &State, object: &mut Value) -> Result<(), Status> {
+    let token = text(object, "/spec/token");
+    if token.is_empty() {
+        return Err(Status::bad_request("token is required for TokenReview in authentication"));
+    }
+    let mut audiences: Vec<String> = texts(object, "/spec/audiences").into_iter().map(str::to_owned).collect();
+    if audiences.is_empty() {
+        audiences.push(ISSUER.to_owned());
+    }
+    object["status"] = match state.authenticator.review(token, &audiences, state) {
+        Ok(authenticated) => {
+            json!({"authenticated": true, "user": authenticated.user.to_value(), "audiences": authenticated.audiences})
+        }
+        Err(why) => json!({"user": {}, "error": why}),
+    };
+    Ok(())
 }

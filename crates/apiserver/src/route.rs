@@ -1,5 +1,6 @@
 //! From a URL to what it names (AS-3…AS-7): a resource, an object, a subresource, or a path beside the API.
 
+use batch_types::{names, selector::FieldSelector};
 use http::Method;
 
 use crate::{
@@ -45,8 +46,8 @@ pub struct Target {
     pub watch_path: bool,
 }
 
-/// Who wants to do what, for authorization, told from method and path alone (as upstream's RequestInfo).
-#[derive(Debug, Default, PartialEq, Eq)]
+/// Who wants to do what, for authorization, told from method and URL alone (as upstream's RequestInfo).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attributes {
     pub verb: String,
     pub group: String,
@@ -146,15 +147,23 @@ pub fn attributes(method: &Method, path: &str, query: &Query) -> Attributes {
         _ => "",
     };
     let namespace = if resource == "namespaces" { name } else { namespace };
+    let selected = if matches!(verb, "list" | "watch") && name.is_empty() { selected_name(query) } else { None };
     Attributes {
         verb: verb.to_owned(),
         group: group.to_owned(),
         resource: resource.to_owned(),
         subresource: subresource.to_owned(),
         namespace: namespace.to_owned(),
-        name: name.to_owned(),
+        name: selected.unwrap_or_else(|| name.to_owned()),
         path: None,
     }
+}
+
+/// The one object that a list or watch asks for by `metadata.name=`, so that rules for names apply to it (AS-60).
+fn selected_name(query: &Query) -> Option<String> {
+    let selector: FieldSelector = query.get("fieldSelector")?.parse().ok()?;
+    let name = selector.required_value("metadata.name").filter(|name| !name.is_empty())?;
+    names::path_segment(name).is_empty().then(|| name.to_owned())
 }
 
 /// Path segments without a single trailing slash; `None` when an escape is malformed.

@@ -19,6 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::Either;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -31,7 +32,11 @@ use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::server::TlsStream;
 use tower::{Service, ServiceExt as _};
+
+use crate::host::Hosts;
+use crate::opening::{self, Reopened};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -102,7 +107,9 @@ where
 {
     let (drain, draining) = watch::channel(false);
     let permits = Arc::new(Semaphore::new(limits.connections));
-    let door = Arc::new(Door { acceptor: TlsAcceptor::from(tls), http: http_settings(&limits), service, limits });
+    let hosts = Hosts::of(listener.local_addr().ok());
+    let acceptor = TlsAcceptor::from(tls);
+    let door = Arc::new(Door { acceptor, http: http_settings(&limits), service, hosts, limits });
     let mut connections = JoinSet::new();
     tokio::pin!(shutdown);
     loop {
@@ -175,6 +182,7 @@ struct Door<S> {
     acceptor: TlsAcceptor,
     http: auto::Builder<TokioExecutor>,
     service: S,
+    hosts: Hosts,
     limits: Limits,
 }
 
@@ -197,13 +205,18 @@ where
             },
             _ = draining.wait_for(|draining| *draining) => return,
         };
+        let Some(stream) = self.opened(stream, &mut draining).await else { return };
         let activity = Arc::new(Activity::default());
         let service = service_fn(|request| {
-            let answer = self.service.clone().oneshot(request);
+            let refusal = self.hosts.refusal(&request);
+            let answer = refusal.is_none().then(|| self.service.clone().oneshot(request));
             let in_flight = InFlight::begin(&activity);
             async move {
-                let response = answer.await?;
-                Ok::<_, Infallible>(response.map(|body| Observed { body: Box::pin(body), _in_flight: in_flight }))
+                if let Some(refusal) = refusal {
+                    return Ok::<_, Infallible>(refusal.map(Either::Right));
+                }
+                let response = answer.expect("asked unless refused").await?;
+                Ok(response.map(|body| Either::Left(Observed { body: Box::pin(body), _in_flight: in_flight })))
             }
         });
         let connection = self.http.serve_connection(TokioIo::new(stream), service);
@@ -225,7 +238,7 @@ where
         }
     }
 
-    async fn handshake(&self, mut stream: TcpStream) -> io::Result<tokio_rustls::server::TlsStream<TcpStream>> {
+    async fn handshake(&self, mut stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         // The first byte of every TLS record that opens a connection (RFC 8446, 5.1).
         const HANDSHAKE: u8 = 22;
         let mut first = [0];
@@ -235,6 +248,26 @@ where
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not speak TLS"));
         }
         self.acceptor.accept(stream).await
+    }
+
+    /// The stream once it has shown which HTTP it speaks; `None` if that is none, or if it shows nothing in time.
+    async fn opened(
+        &self,
+        mut stream: TlsStream<TcpStream>,
+        draining: &mut watch::Receiver<bool>,
+    ) -> Option<Reopened<TlsStream<TcpStream>>> {
+        let reading = opening::read(&mut stream, self.limits.header_bytes as usize);
+        let read = tokio::select! {
+            read = timeout(self.limits.header_read.min(self.limits.idle), reading) => read.ok()?.ok()?,
+            _ = draining.wait_for(|draining| *draining) => return None,
+        };
+        if opening::is_of_unknown_version(&read) {
+            // The peer may be gone; nobody else is concerned.
+            let _ = stream.write_all(opening::VERSION_ANSWER.as_bytes()).await;
+            let _ = stream.shutdown().await;
+            return None;
+        }
+        Some(Reopened::new(read, stream))
     }
 
     async fn time_to_end(&self, activity: &Activity, mut draining: watch::Receiver<bool>) {
@@ -333,7 +366,7 @@ mod tests {
     use tokio::sync::oneshot;
     use tokio::task::JoinHandle;
     use tokio_rustls::TlsConnector;
-    use tokio_rustls::client::TlsStream;
+    use tokio_rustls::client::TlsStream as ClientStream;
     use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
     use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring};
 
@@ -419,7 +452,7 @@ mod tests {
             Self { address, authority: identity.authority, stop, go_on, started, serving, _dir: dir }
         }
 
-        async fn connect(&self, alpn: &[&str]) -> TlsStream<TcpStream> {
+        async fn connect(&self, alpn: &[&str]) -> ClientStream<TcpStream> {
             let mut roots = RootCertStore::empty();
             roots.add(CertificateDer::from_pem_slice(self.authority.as_bytes()).unwrap()).unwrap();
             let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -433,7 +466,7 @@ mod tests {
             TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap()
         }
 
-        async fn get(&self, path: &str) -> TlsStream<TcpStream> {
+        async fn get(&self, path: &str) -> ClientStream<TcpStream> {
             let mut stream = self.connect(&["http/1.1"]).await;
             stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes()).await.unwrap();
             stream
@@ -450,7 +483,7 @@ mod tests {
         }
     }
 
-    async fn read_until(stream: &mut TlsStream<TcpStream>, end: &str) -> String {
+    async fn read_until(stream: &mut ClientStream<TcpStream>, end: &str) -> String {
         let mut text = String::new();
         while !text.ends_with(end) {
             let mut buffer = [0; 1024];
@@ -565,6 +598,22 @@ mod tests {
         stream.write_all(request.as_bytes()).await.unwrap();
         let answer = read_to_close(&mut stream).await;
         assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn requests_say_which_http_they_speak_and_to_whom() {
+        let server = TestServer::start(Limits::default()).await;
+        for (request, code) in [
+            ("GET /hello HTTP/1.1\r\nConnection: close\r\n\r\n", 400),
+            ("GET /hello HTTP/9.9\r\nHost: localhost\r\n\r\n", 505),
+            ("GET /hello HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", 403),
+            ("GET /hello HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 200),
+        ] {
+            let mut stream = server.connect(&["http/1.1"]).await;
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let answer = read_to_close(&mut stream).await;
+            assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{request}: {answer}");
+        }
     }
 
     #[tokio::test]

@@ -15,7 +15,11 @@ use tokio::sync::watch;
 
 use crate::{
     answer::Answer,
-    auth::{Authenticator, User},
+    auth::{
+        self, Authenticator, User,
+        rbac::PolicyCache,
+        token::{IssuerError, TokenIssuer},
+    },
     body::{RequestBody, ResponseBody},
     documents,
     environment::Environment,
@@ -23,6 +27,7 @@ use crate::{
     negotiate::{self, Offer},
     options,
     query::Query,
+    quota::Ledger,
     respond::{self, Manner},
     reviews,
     route::{self, Route, Target},
@@ -43,10 +48,24 @@ pub struct ApiServer {
 pub(crate) struct State {
     pub(crate) store: ObjectStore,
     pub(crate) authenticator: Authenticator,
+    pub(crate) policy: PolicyCache,
+    pub(crate) tokens: OnceLock<TokenIssuer>,
     pub(crate) gates: Gates,
     pub(crate) environment: Environment,
     pub(crate) stopping: watch::Sender<bool>,
     pub(crate) logs: OnceLock<Arc<dyn LogSource>>,
+    pub(crate) quotas: Ledger,
+}
+
+impl State {
+    /// Who signs ServiceAccount tokens.
+    pub(crate) fn issuer(&self) -> Result<&TokenIssuer, IssuerError> {
+        if let Some(issuer) = self.tokens.get() {
+            return Ok(issuer);
+        }
+        let ephemeral = TokenIssuer::ephemeral()?;
+        Ok(self.tokens.get_or_init(|| ephemeral))
+    }
 }
 
 impl fmt::Debug for State {
@@ -69,7 +88,7 @@ pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
     pub(crate) query: Query,
-    pub(crate) user: User,
+    pub(crate) user: Arc<User>,
     /// Taken by the verb that reads it. Behind a lock only because bodies are not `Sync`.
     pub(crate) body: Mutex<Option<RequestBody>>,
     /// Warnings for the sender, whatever becomes of the request.
@@ -92,19 +111,29 @@ impl ApiServer {
         let state = State {
             store,
             authenticator: Authenticator::new(options.admin_token),
+            policy: PolicyCache::default(),
+            tokens: OnceLock::new(),
             gates: options.gates,
             environment: options.environment,
             stopping: watch::Sender::new(false),
             logs: OnceLock::new(),
+            quotas: Ledger::default(),
         };
         let server = Self { state: Arc::new(state) };
         crate::bootstrap::run(&server).await?;
+        crate::quota::recount_all(&server).await?;
         Ok(server)
     }
 
     /// Lets `pods/log` read from the node of this process. The first source stays.
     pub fn set_log_source(&self, logs: Arc<dyn LogSource>) {
         let _ = self.state.logs.set(logs);
+    }
+
+    /// Lets ServiceAccount tokens outlive the process. Without it, or if it comes after the first token was asked for,
+    /// the key that signs them is one that nobody else knows and nothing keeps.
+    pub fn set_token_issuer(&self, issuer: TokenIssuer) {
+        let _ = self.state.tokens.set(issuer);
     }
 
     /// Ends open watches; new requests are told to come back later (AS-68).
@@ -166,13 +195,18 @@ impl ApiServer {
         self.dispatch(call, path, manner).await
     }
 
-    /// Authentication, then authorization; both come before anything else is looked at.
+    /// Authentication, impersonation, authorization; all three come before anything else is looked at.
     fn admit(&self, call: &mut Call, path: &str, in_process: bool) -> Result<(), Status> {
         if !in_process {
-            call.user = self.state.authenticator.authenticate(&call.headers)?;
+            call.user = self.state.authenticator.authenticate(&call.headers, &self.state)?;
         }
-        let attributes = route::attributes(&call.method, path, &call.query);
-        call.user.authorize(&attributes)?;
+        let attributes = || route::attributes(&call.method, path, &call.query);
+        if let Some(user) = auth::impersonate(&self.state, &call.user, &call.headers, attributes)? {
+            call.user = user;
+        }
+        if !call.user.is_master() {
+            self.state.authorize(&call.user, &attributes())?;
+        }
         if *self.state.stopping.borrow() {
             return Err(Status::unavailable("the server is shutting down"));
         }
@@ -187,7 +221,8 @@ impl ApiServer {
             Route::Discovery(wanted) => documents::discovery(call, wanted, manner).map(Outcome::Response),
             Route::Review(review) => {
                 manner.representation = negotiate::accept(&call.headers, Offer::Object)?;
-                reviews::create(call, review, &self.state.environment).await.map(Outcome::Answer)
+                let namespace = route::attributes(&call.method, path, &call.query).namespace;
+                reviews::create(&self.state, call, review, &namespace).await.map(Outcome::Answer)
             }
             Route::Resource(target) => self.resource(call, &target, manner).await.map(Outcome::Answer),
         }

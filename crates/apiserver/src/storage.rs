@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use api_schema::json;
 use serde_json::Value;
-use store::{CommitError, Derive, Store, Transaction};
+use store::{CommitError, Committed, Derive, Store, Transaction};
 
 use crate::{attributes::Attributes, status::Status};
 
@@ -29,24 +29,31 @@ pub enum WriteError {
     Failed(Status),
 }
 
-/// Stores a new object.
+impl From<Status> for WriteError {
+    fn from(status: Status) -> Self {
+        Self::Failed(status)
+    }
+}
+
+/// Stores a new object that no quota counts.
 pub async fn create(store: &ObjectStore, key: &str, object: &Value) -> Result<Stored, WriteError> {
-    commit_one(store, Transaction::create(key, stamped(object))).await
+    commit(store, Transaction::create(key, stamped(object))).await
 }
 
-/// Replaces an object that is still at `revision`.
+/// Replaces an object that is still at `revision` and that no quota counts.
 pub async fn update(store: &ObjectStore, key: &str, revision: u64, object: &Value) -> Result<Stored, WriteError> {
-    commit_one(store, Transaction::update(key, revision, stamped(object))).await
+    commit(store, Transaction::update(key, revision, stamped(object))).await
 }
 
-/// Removes an object that is still at `revision`; `last` is what watchers see of it.
-pub async fn delete(store: &ObjectStore, key: &str, revision: u64, last: &Value) -> Result<Stored, WriteError> {
-    commit_one(store, Transaction::remove(key, revision, stamped(last))).await
+/// Commits a transaction whose first operation is what the caller is about.
+pub(crate) async fn commit(store: &ObjectStore, transaction: Transaction) -> Result<Stored, WriteError> {
+    first_of(store.commit(transaction).await)
 }
 
-async fn commit_one(store: &ObjectStore, transaction: Transaction) -> Result<Stored, WriteError> {
-    match store.commit(transaction).await {
-        Ok(mut committed) => match committed.entries.pop() {
+/// What the first operation of a transaction wrote.
+pub(crate) fn first_of(outcome: Result<Committed<Attributes>, CommitError<Attributes>>) -> Result<Stored, WriteError> {
+    match outcome {
+        Ok(committed) => match committed.entries.into_iter().next() {
             Some(entry) => Ok(entry),
             None => Err(WriteError::Failed(Status::internal("the store committed nothing"))),
         },
@@ -59,15 +66,18 @@ async fn commit_one(store: &ObjectStore, transaction: Transaction) -> Result<Sto
     }
 }
 
-fn stamped(object: &Value) -> store::Value {
+/// An object as bytes, with room for its version.
+pub(crate) fn stamped(object: &Value) -> store::Value {
     let (head, tail) = json::encode_stamped(object);
     store::Value::stamped(head, tail)
 }
 
 /// A stored object as a value. Stored bytes were written by this server, so they parse.
 pub fn parse(stored: &Stored) -> Result<Value, Status> {
-    serde_json::from_slice(&stored.value).map_err(|error| {
-        tracing::error!(key = %stored.key, %error, "a stored object does not parse");
-        Status::internal(format!("stored object does not parse: {error}"))
-    })
+    serde_json::from_slice(&stored.value).map_err(|error| unreadable(stored, &error))
+}
+
+pub(crate) fn unreadable(stored: &Stored, error: &serde_json::Error) -> Status {
+    tracing::error!(key = %stored.key, %error, "a stored object does not parse");
+    Status::internal(format!("stored object does not parse: {error}"))
 }

@@ -11,10 +11,10 @@
 //! Sockets are elsewhere (`serve`), and so is the kubeconfig (the `cli` crate writes it for people).
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,9 @@ impl Identity {
     /// issued for other `names` (see [`server_names`]).
     pub fn load_or_create(dir: &Path, names: &[String], now: Timestamp) -> Result<Self, Error> {
         let pki = dir.join("pki");
-        fs::create_dir_all(&pki).map_err(|source| Error::Write { path: pki.clone(), source })?;
+        // Keys are in there: nobody else may enter, whatever the user's umask (BI-122).
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&pki);
+        made.map_err(|source| Error::Write { path: pki.clone(), source })?;
         let (authority, is_new) = load_or_create_authority(&pki, now)?;
         let server = match load_pair(&pki.join("server.pem"))? {
             Some(pair) if !is_new && serves(&pair, &authority, names, now) => pair,

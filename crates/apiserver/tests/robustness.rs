@@ -170,6 +170,92 @@ fn odd_jobs_never_break_the_server() {
         .unwrap();
 }
 
+/// Objects of any shape at all, most of which resemble nothing.
+fn any_json() -> impl Strategy<Value = Value> {
+    let names = prop_oneof![field_name(), "[a-zA-Z.$]{0,12}".prop_map(String::from)];
+    let leaf = prop_oneof![odd_value(), any::<String>().prop_map(Value::from), any::<i32>().prop_map(Value::from)];
+    leaf.prop_recursive(6, 48, 6, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+            prop::collection::vec((names.clone(), inner), 0..6)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+fn cron_job(name: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": name},
+        "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": job("x")["spec"]}},
+    })
+}
+
+/// Places in a CronJob, beyond those of the Job inside it.
+fn cron_place() -> impl Strategy<Value = String> {
+    let own = prop::sample::select(vec![
+        "/metadata",
+        "/metadata/name",
+        "/spec",
+        "/spec/schedule",
+        "/spec/timeZone",
+        "/spec/startingDeadlineSeconds",
+        "/spec/concurrencyPolicy",
+        "/spec/suspend",
+        "/spec/jobTemplate",
+        "/spec/jobTemplate/metadata",
+        "/spec/successfulJobsHistoryLimit",
+        "/spec/failedJobsHistoryLimit",
+        "/status",
+        "/status/active",
+        "/status/lastScheduleTime",
+        "/status/lastSuccessfulTime",
+    ]);
+    prop_oneof![own.prop_map(str::to_owned), place().prop_map(|place| format!("/spec/jobTemplate{place}"))]
+}
+
+/// Arbitrary JSON, as a whole or in places, on the create, replace and status paths of both kinds.
+#[test]
+fn arbitrary_json_never_breaks_jobs_or_cronjobs() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let cron_jobs = JOBS.replace("/jobs", "/cronjobs");
+    let api = runtime.block_on(async {
+        let api = Api::new().await;
+        api.post(JOBS, job("fixed")).await.expect(201);
+        api.post(&cron_jobs, cron_job("fixed")).await.expect(201);
+        api
+    });
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() });
+    let edits = prop::collection::vec((cron_place(), any_json()), 1..4);
+    runner
+        .run(&(any_json(), edits), |(whole, edits)| {
+            let mut partly = cron_job("fixed");
+            for (pointer, value) in &edits {
+                set(&mut partly, pointer, value.clone());
+            }
+            let status_only = json!({"metadata": {"name": "fixed"}, "spec": partly["spec"], "status": whole});
+            runtime.block_on(async {
+                for path in [JOBS, &cron_jobs] {
+                    for body in [&whole, &partly, &status_only, &partly["spec"]["jobTemplate"]] {
+                        let answers = [
+                            api.post(&format!("{path}?dryRun=All"), body.clone()).await,
+                            api.put(&format!("{path}/fixed?dryRun=All"), body.clone()).await,
+                            api.put(&format!("{path}/fixed/status?dryRun=All"), body.clone()).await,
+                            api.merge(&format!("{path}/fixed/status?dryRun=All"), body.clone()).await,
+                        ];
+                        for answer in answers {
+                            prop_assert!(answer.code < 500, "{path} {body}: {:#}", answer.body);
+                        }
+                    }
+                }
+                Ok(())
+            })
+        })
+        .unwrap();
+}
+
 fn named(mut object: Value) -> Value {
     set(&mut object, "/metadata/name", json!("fixed"));
     object

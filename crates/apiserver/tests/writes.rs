@@ -146,3 +146,69 @@ async fn events_are_found_by_source_or_by_who_reported_them_as_94() {
     let found = api.get(&format!("{EVENTS}?fieldSelector=source%3Dkubelet")).await.expect(200);
     assert_eq!(found.names(), ["new", "old"]);
 }
+
+/// Patches that leave most of a pod as the bytes it is (design D3) do what JSON patches, which read it whole, do.
+#[tokio::test]
+async fn a_patch_that_leaves_parts_unread_does_the_same() {
+    const JSON_PATCH: &str = "application/json-patch+json";
+    let status = |state: Value| json!([{"name": "c", "image": "i", "imageID": "", "ready": false, "restartCount": 0, "state": state}]);
+    let steps = [
+        ("", json!({"metadata": {"finalizers": ["example.com/a", "example.com/b"]}})),
+        ("", json!({"metadata": {"finalizers": ["example.com/b"]}})),
+        ("", json!({"metadata": {"labels": {"x": "y"}}})),
+        ("", json!({"metadata": {"labels": {"x": "a b"}}})),
+        ("", json!({"metadata": {"uid": "other"}})),
+        ("/status", json!({"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})),
+        ("/status", json!({"status": {"containerStatuses": status(json!({"running": {}}))}})),
+        ("/status", json!({"status": {"containerStatuses": status(json!({"terminated": {"exitCode": 1}}))}})),
+        ("/status", json!({"status": {"containerStatuses": status(json!({"running": {}}))}})),
+        ("/status", json!({"status": {"qosClass": "Burstable"}})),
+        ("/status", json!({"status": {"observedGeneration": -1}})),
+        ("/status", json!({"status": {"phase": "Failed"}})),
+    ];
+    let api = Api::new().await;
+    for name in ["merged", "whole"] {
+        let pod = json!({"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i:1"}]}});
+        api.post(PODS, pod).await.expect(201);
+    }
+    for (part, patch) in steps {
+        let merged = api.merge(&format!("{PODS}/merged{part}"), patch.clone()).await;
+        let operations = json!([{"op": "test", "path": "/kind", "value": "Pod"}]);
+        let mut operations = operations.as_array().unwrap().clone();
+        for (member, value) in patch.as_object().unwrap() {
+            for (name, value) in value.as_object().unwrap() {
+                operations.push(json!({"op": "add", "path": format!("/{member}/{name}"), "value": value}));
+            }
+        }
+        let path = format!("{PODS}/whole{part}");
+        let whole = api.send(Method::PATCH, &path, JSON_PATCH, &Value::from(operations).to_string()).await;
+        assert_eq!(merged.code, whole.code, "{patch}: {}", merged.body);
+        if merged.code == 200 {
+            assert_eq!(comparable(&merged.body), comparable(&whole.body), "{patch}");
+        } else {
+            let message = |body: &Value| body["message"].as_str().unwrap().replace("merged", "whole");
+            assert_eq!(message(&merged.body), message(&whole.body), "{patch}");
+        }
+    }
+    // The answer to the patch that lets a pod go is the pod, all of it.
+    api.delete(&format!("{PODS}/merged"), json!({"gracePeriodSeconds": 0})).await.expect(200);
+    let last = api.merge(&format!("{PODS}/merged"), json!({"metadata": {"finalizers": null}})).await.expect(200);
+    assert_eq!(
+        (&last.body["spec"]["containers"][0]["name"], &last.body["status"]["phase"]),
+        (&json!("c"), &json!("Failed"))
+    );
+    api.get(&format!("{PODS}/merged")).await.expect(404);
+}
+
+/// A pod without what differs between any two of them.
+fn comparable(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    let metadata = pod["metadata"].as_object_mut().expect("an object");
+    for member in ["name", "uid", "resourceVersion", "creationTimestamp"] {
+        metadata.remove(member);
+    }
+    for entry in metadata.get_mut("managedFields").and_then(Value::as_array_mut).into_iter().flatten() {
+        entry.as_object_mut().expect("an object").remove("time");
+    }
+    pod
+}

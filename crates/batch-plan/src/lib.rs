@@ -7,4 +7,5 @@ pub mod cronjob;
 pub mod gc;
 pub mod job;
 pub mod podgc;
+pub mod teeth;
 pub mod ttl;

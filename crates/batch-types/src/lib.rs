@@ -19,4 +19,5 @@ mod json;
 pub mod meta;
 pub mod names;
 pub mod pod;
+pub mod resource_names;
 pub mod selector;

@@ -1,14 +1,25 @@
 //! The command line as clap reads it. What the values mean is decided where they are used.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process;
 
-use batch_types::gates::Gates;
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use crate::bench::Bench;
 use crate::controller::Controller;
-use crate::parts::{Controllers, NodeKind};
-use crate::running::JobFlags;
+use crate::down::Down;
+use crate::failure::Exit;
+use crate::history::History;
+use crate::logs::Logs;
+use crate::output::Format;
+use crate::rerun::Rerun;
+use crate::run::Run;
+use crate::shell::{Completion, Man};
+use crate::status::Status;
+use crate::up::Up;
+use crate::wait::Wait;
+use crate::why::Why;
 
 /// The Kubernetes Job API on one machine, in one small binary.
 #[derive(Debug, Parser)]
@@ -23,64 +34,101 @@ pub(crate) struct Arguments {
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    done; `up` was asked to stop and stopped
-  1    could not start, or failed while running
-  2    the command line was not understood or asks for something this version does not have
-  130  stopped at once by a second Ctrl-C (143: by a second SIGTERM)";
+  0    done: all Jobs complete; `up` was asked to stop and stopped
+  1    a Job failed; or the command could not start, or failed while running
+  2    the command line or a manifest was not understood
+  3    `status`: no tally runs here
+  124  `wait`, `down`, `bench`: the time ran out
+  130  interrupted by Ctrl-C (143: by SIGTERM); `run` ends its pods first, unless asked twice";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the API server in the foreground until Ctrl-C or SIGTERM.
+    /// Run Jobs to their end, on a control plane of their own: from manifests, or around a command.
+    Run(Box<Run>),
+    /// Run the API server and everything beside it, until Ctrl-C or SIGTERM.
     Up(Box<Up>),
+    /// End the tally that runs on a data directory.
+    Down(Down),
+    /// Say whether a tally runs on a data directory, and what it has to do.
+    Status(Status),
+    /// Say what a Job, CronJob or pod is waiting for, and what one can do about it.
+    Why(Why),
+    /// Wait for Jobs to finish; the exit code says how they did.
+    Wait(Wait),
+    /// Show the logs of a Job's pods.
+    Logs(Logs),
+    /// Show how containers ended, also when their pods and Jobs are gone.
+    History(History),
+    /// Run a Job again, or only what failed of it.
+    Rerun(Rerun),
+    /// Put a load of Jobs on a cluster and tell how it copes.
+    Bench(Box<Bench>),
     /// Run Jobs of a Kubernetes cluster: those with `spec.managedBy: tally.dev/job-controller`, or all.
     Controller(Box<Controller>),
     /// Print the version of tally and of the Kubernetes it behaves as.
     Version(Version),
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Up {
-    /// Where everything is kept [default: tally/ in the user's data directory].
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// Address to listen on; port 0 takes any free port.
-    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6443")]
-    pub(crate) listen: SocketAddr,
-    /// Where to write the kubeconfig for clients [default: DATA/kubeconfig].
-    #[arg(long, value_name = "FILE")]
-    pub(crate) kubeconfig_out: Option<PathBuf>,
-    /// What runs pods on this machine [default: the best that this version has].
-    #[arg(long, value_name = "KIND")]
-    pub(crate) node: Option<NodeKind>,
-    /// Controllers to run: names separated by commas, `*` for all that this version has, `-name` to leave one out,
-    /// `none`. Names: job, ttl, cronjob, gc, podgc, namespace, scheduler.
-    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
-    pub(crate) controllers: Controllers,
-    /// Switch feature gates, for example `JobManagedBy=false`. Names: JobManagedBy, JobPodReplacementPolicy,
-    /// TTLAfterFinished.
-    #[arg(long, value_name = "NAME=BOOL,…", default_value = "", hide_default_value = true)]
-    pub(crate) feature_gates: Gates,
-    #[command(flatten)]
-    pub(crate) job: JobFlags,
+    /// Print a script that completes this command's words in a shell.
+    Completion(Completion),
+    /// Write the manual pages.
+    Man(Man),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Version {
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
-    pub(crate) output: VersionFormat,
+    pub(crate) output: Format,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum VersionFormat {
-    Text,
-    Json,
+/// The name under which kubectl finds this program as a plugin.
+const PLUGIN: &str = "kubectl-tally";
+
+impl Arguments {
+    /// Reads the command line, or ends the process with what is wrong about it.
+    pub(crate) fn read() -> Self {
+        let words: Vec<OsString> = std::env::args_os().collect();
+        let program = words.first().cloned().unwrap_or_default();
+        let command = command_for(&program);
+        let matches = command.clone().try_get_matches_from(&words);
+        match matches.and_then(|matches| Self::from_arg_matches(&matches)) {
+            Ok(arguments) => arguments,
+            // `--help` and `--version` are errors to clap, and print to stdout.
+            Err(error) if !error.use_stderr() => error.exit(),
+            Err(error) => {
+                eprint!("{}", complaint(&error.render().to_string(), &command, &words));
+                process::exit(Exit::Usage as i32)
+            }
+        }
+    }
+}
+
+/// What clap says about a wrong command line, in the form of all other failures.
+fn complaint(text: &str, command: &clap::Command, words: &[OsString]) -> String {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let subcommand = words
+        .iter()
+        .skip(1)
+        .filter_map(|word| word.to_str())
+        .find(|word| command.get_subcommands().any(|subcommand| subcommand.get_name() == *word));
+    let called = subcommand.map_or_else(|| name.to_owned(), |subcommand| format!("{name} {subcommand}"));
+    // Without any words clap prints the whole help, which needs no frame.
+    let Some(error) = text.strip_prefix("error: ") else { return text.to_owned() };
+    let error = error.split("\n\nUsage:").next().unwrap_or(error).split("\n\nFor more").next().unwrap_or(error);
+    format!("error: {}\n\nhint: `{called} --help` lists what can be said\n", error.trim_end())
+}
+
+/// The command as people call it: `tally`, or `kubectl tally` when it is called as kubectl's plugin.
+pub(crate) fn command_for(program: &OsStr) -> clap::Command {
+    let command = Arguments::command();
+    let is_plugin = Path::new(program).file_stem() == Some(OsStr::new(PLUGIN));
+    if is_plugin { command.name(PLUGIN).bin_name("kubectl tally").display_name(PLUGIN) } else { command }
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use batch_types::gates::Gates;
 
     use super::*;
+    use crate::parts::{Controllers, NodeKind};
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -92,7 +140,7 @@ mod tests {
         let Command::Up(up) = Arguments::parse_from(["tally", "up"]).command else { panic!("not `up`") };
         assert!(up.listen.ip().is_loopback());
         assert_eq!(up.feature_gates, Gates::DEFAULT);
-        assert_eq!((up.node, up.controllers), (None, Controllers::default()));
+        assert_eq!((up.node, up.controllers), (NodeKind::Process, Controllers::default()));
     }
 
     #[test]
@@ -101,5 +149,15 @@ mod tests {
             panic!("not `up`")
         };
         assert_eq!(up.controllers, "-gc,-ttl".parse().unwrap());
+    }
+
+    #[test]
+    fn as_a_plugin_the_command_has_kubectls_name() {
+        for (program, name) in
+            [("/usr/bin/tally", "Usage: tally"), ("kubectl-tally", "Usage: kubectl tally"), ("", "Usage: tally")]
+        {
+            let mut command = command_for(OsStr::new(program));
+            assert!(command.render_usage().to_string().starts_with(name), "{}", command.render_usage());
+        }
     }
 }

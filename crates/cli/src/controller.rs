@@ -1,9 +1,8 @@
 //! `tally controller`: the Job controller on a cluster, as a guest of its built-in one or in its place.
 
-use std::fs;
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,14 +18,14 @@ use controllers::runtime::endpoint::{self, Readiness};
 use controllers::runtime::leader::{LeaderError, LeaderOptions, lead};
 use controllers::runtime::limiter::{Rate, limited};
 use controllers::runtime::{ControllerContext, Environment, Metrics, Shutdown, Supervisor};
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::Client;
 use tokio::net::TcpListener;
 use tokio::runtime;
 
+use crate::cluster::connect;
 use crate::failure::Failure;
-use crate::parts::{Available, Controllers};
-use crate::running::{CONTROLLERS, Choice, JobFlags, start};
+use crate::parts::Controllers;
+use crate::running::{Choice, JobFlags, start};
 use crate::shutdown::Signals;
 use crate::version::VERSION;
 
@@ -136,13 +135,12 @@ impl Controller {
     }
 
     fn choice(&self) -> Result<Choice, Failure> {
-        let available = Available { controllers: &CONTROLLERS, nodes: &[] };
-        let parts = available.choose(&self.controllers, None).map_err(Failure::usage)?;
-        if parts.controllers.is_empty() {
+        let controllers = self.controllers.chosen();
+        if controllers.is_empty() {
             return Err(Failure::usage(anyhow!("there is no controller to run")).hint("leave `--controllers` out"));
         }
         Ok(Choice {
-            controllers: parts.controllers,
+            controllers,
             job: self.job.options(self.feature_gates, self.manager()),
             furnishing: Furnishing::default(),
         })
@@ -178,38 +176,6 @@ fn described(manager: &Manager) -> String {
 fn identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{host}_{}", uuid::Uuid::new_v4())
-}
-
-async fn connect(kubeconfig: Option<&Path>) -> Result<(Client, String), Failure> {
-    let hint = "say which cluster with `--kubeconfig FILE`";
-    let config = match kubeconfig {
-        None => {
-            Config::infer().await.map_err(|error| Failure::new(anyhow!(error).context("find a cluster")).hint(hint))
-        }
-        Some(path) => {
-            let named = || format!("read the kubeconfig `{}`", path.display());
-            // kube's own error does not say that the file is missing.
-            fs::metadata(path).with_context(named).map_err(|error| Failure::new(error).hint(hint))?;
-            let read = async {
-                let file = Kubeconfig::read_from(path)?;
-                Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await
-            };
-            read.await.map_err(|error| Failure::new(anyhow!(error).context(named())))
-        }
-    };
-    let mut config = config?;
-    let server = config.cluster_url.to_string();
-    if is_loopback(&config) {
-        // A proxy of the machine is for others.
-        config.proxy_url = None;
-    }
-    let client = Client::try_from(config).with_context(|| format!("prepare a client for `{server}`"))?;
-    Ok((client, server.trim_end_matches('/').to_owned()))
-}
-
-fn is_loopback(config: &Config) -> bool {
-    let host = config.cluster_url.host().unwrap_or("").trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 /// A controller that lacks a permission would start and achieve nothing, or half of it.

@@ -1,26 +1,35 @@
 //! Every environment variable that tally reads, and nothing else reads any.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// What the environment says, read once at start.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Environment {
     /// `XDG_DATA_HOME`: where programs keep a user's data. Relative values are ignored, as its specification asks.
-    data_home: Option<PathBuf>,
+    pub(crate) data_home: Option<PathBuf>,
     /// `HOME`.
-    home: Option<PathBuf>,
+    pub(crate) home: Option<PathBuf>,
+    /// `KUBECONFIG`: files that kubectl reads, separated by colons.
+    pub(crate) kubeconfig: Vec<PathBuf>,
     /// `RUST_LOG`: a tracing filter, in place of `-v`.
     pub(crate) log_filter: Option<String>,
     /// `NO_COLOR`: set and not empty means no colours (no-color.org).
     pub(crate) no_color: bool,
 }
 
+/// What the processes of pods have without asking: where programs are, whose they are and how they speak. A container
+/// image would bring the like; everything else of this process' environment may be a secret.
+const FOR_PODS: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ"];
+
 impl Environment {
     pub(crate) fn read() -> Self {
+        let paths = env::var_os("KUBECONFIG").unwrap_or_default();
         Self {
             data_home: directory("XDG_DATA_HOME"),
             home: directory("HOME"),
+            kubeconfig: env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty()).collect(),
             log_filter: env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty()),
             no_color: env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
         }
@@ -30,6 +39,18 @@ impl Environment {
     pub(crate) fn data_dir(&self) -> Option<PathBuf> {
         let home = || self.home.as_ref().map(|home| home.join(".local/share"));
         Some(self.data_home.clone().or_else(home)?.join("tally"))
+    }
+
+    /// The variables that the processes of every pod start with.
+    pub(crate) fn for_pods() -> Vec<(String, String)> {
+        let known = |(name, _): &(String, String)| FOR_PODS.contains(&name.as_str());
+        Self::everything().into_iter().filter(known).collect()
+    }
+
+    /// All variables of this process that are text.
+    pub(crate) fn everything() -> Vec<(String, String)> {
+        let text = |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+        env::vars_os().filter_map(text).collect()
     }
 }
 
@@ -49,5 +70,12 @@ mod tests {
         let both = Environment { home, data_home: Some("/data".into()), ..Environment::default() };
         assert_eq!(both.data_dir(), Some("/data/tally".into()));
         assert_eq!(Environment::default().data_dir(), None);
+    }
+
+    #[test]
+    fn pods_learn_where_programs_are_and_little_else() {
+        let variables = Environment::for_pods();
+        assert!(variables.iter().any(|(name, _)| name == "PATH"));
+        assert!(!variables.iter().any(|(name, _)| name.starts_with("CARGO")), "cargo sets many for tests");
     }
 }

@@ -3,13 +3,25 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
+
 /// Exit codes other than 0. A second signal exits with 128 plus its number (`shutdown`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// Could not start, or failed while running.
+    /// Could not start, or failed while running; a Job failed.
     Failed = 1,
-    /// The command line asks for something that does not exist; clap uses the same code.
+    /// The command line or a manifest asks for something that does not exist; clap uses the same code.
     Usage = 2,
+    /// `status`: no tally runs here. systemctl says the same of services.
+    NotRunning = 3,
+    /// `wait`: the time ran out; timeout(1) uses the same code.
+    TimedOut = 124,
+    /// Ended in order after Ctrl-C, as a shell would say: 128 and the number of the signal.
+    Interrupted = 130,
+    /// Nobody reads the output any more.
+    BrokenPipe = 141,
+    /// Ended in order after SIGTERM.
+    Terminated = 143,
 }
 
 /// Why a command did not do its work.
@@ -30,6 +42,12 @@ impl Failure {
         Self { exit: Exit::Usage, ..Self::new(error) }
     }
 
+    /// Ends the command with this code instead.
+    #[must_use]
+    pub(crate) fn exit(self, exit: Exit) -> Self {
+        Self { exit, ..self }
+    }
+
     #[must_use]
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
@@ -42,14 +60,23 @@ impl Failure {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("error: {}\n", self.error);
+        let mut text = format!("error: {}\n", without_number(&self.error.to_string()));
         for cause in self.error.chain().skip(1) {
-            let _ = writeln!(text, "  caused by: {cause}");
+            let _ = writeln!(text, "  caused by: {}", without_number(&cause.to_string()));
         }
         if let Some(hint) = &self.hint {
             let _ = write!(text, "\nhint: {hint}\n");
         }
         text
+    }
+}
+
+/// `No such file or directory (os error 2)` without the number, which helps nobody.
+fn without_number(text: &str) -> &str {
+    let number = |tail: &str| tail.strip_suffix(')').is_some_and(|number| number.parse::<u32>().is_ok());
+    match text.rsplit_once(" (os error ") {
+        Some((before, tail)) if number(tail) => before,
+        _ => text,
     }
 }
 
@@ -59,12 +86,38 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
+/// An error of a client without its own frame: what the server said, or why it could not be asked.
+pub(crate) fn plain(error: kube::Error) -> anyhow::Error {
+    match error {
+        kube::Error::Api(status) => anyhow!("{}", status.message),
+        kube::Error::Service(error) => anyhow!(error),
+        kube::Error::HyperError(error) => error.into(),
+        other => other.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use anyhow::anyhow;
     use expect_test::expect;
 
     use super::*;
+
+    #[test]
+    fn numbers_of_the_system_are_left_out() {
+        let error = std::io::Error::from_raw_os_error(2);
+        assert_eq!(Failure::new(error).text(), "error: No such file or directory\n");
+    }
+
+    #[test]
+    fn what_the_server_says_is_not_said_twice() {
+        let status = kube::core::Status { message: "jobs \"x\" not found".to_owned(), ..Default::default() };
+        let failure = Failure::new(plain(kube::Error::Api(Box::new(status))).context("read job/x"));
+        expect![[r#"
+            error: read job/x
+              caused by: jobs "x" not found
+        "#]]
+        .assert_eq(&failure.text());
+    }
 
     #[test]
     fn a_failure_reads_error_causes_blank_line_hint() {

@@ -41,12 +41,29 @@ fn refuse_foreign(path: &Path) -> Result<(), Failure> {
 
 /// Where clients on this machine reach a server that listens on `address`.
 pub(crate) fn server_url(address: SocketAddr) -> String {
+    format!("https://{}", reachable(address))
+}
+
+/// The variables from which programs in pods know the API server, as every pod of a cluster has them.
+pub(crate) fn in_cluster(address: SocketAddr) -> Vec<(String, String)> {
+    let address = reachable(address);
+    let (host, port) = (address.ip().to_string(), address.port().to_string());
+    [
+        ("KUBERNETES_SERVICE_HOST", host),
+        ("KUBERNETES_SERVICE_PORT", port.clone()),
+        ("KUBERNETES_SERVICE_PORT_HTTPS", port),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .into()
+}
+
+fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    format!("https://{}", SocketAddr::new(ip, address.port()))
+    SocketAddr::new(ip, address.port())
 }
 
 fn text(address: SocketAddr, identity: &Identity) -> String {

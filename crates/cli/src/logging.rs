@@ -21,7 +21,8 @@ pub(crate) fn start(verbose: u8, environment: &Environment) {
 
 fn level(verbose: u8) -> &'static str {
     match verbose {
-        0 => "warn",
+        // The client logs what it also returns, and the command says it better.
+        0 => "warn,kube_client::client::builder=off",
         1 => "info",
         2 => "debug",
         _ => "trace",

@@ -3,24 +3,45 @@
 //! Data goes to stdout, everything else to stderr. Exit codes are in [`failure::Exit`].
 
 mod arguments;
+mod bench;
+mod cluster;
+mod control_plane;
 mod controller;
+mod data_dir;
+mod detach;
+mod down;
 mod environment;
 mod failure;
+mod history;
+mod instance;
+mod job_view;
 mod kubeconfig;
+mod log_lines;
+mod log_merge;
+mod log_stream;
 mod logging;
+mod logs;
+mod merge;
 mod nodes;
+mod output;
 mod parts;
+mod pod_view;
+mod rerun;
+mod run;
 mod running;
 mod server;
+mod shell;
 mod shutdown;
+mod status;
+mod text;
 mod up;
 mod version;
+mod wait;
+mod why;
 
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
-
-use clap::Parser as _;
 
 use crate::arguments::{Arguments, Command};
 use crate::environment::Environment;
@@ -36,13 +57,24 @@ fn main() -> ExitCode {
     if words.next().is_some_and(|word| word == node::nursery::SUBCOMMAND) {
         return nursery(words.next());
     }
-    let arguments = Arguments::parse();
+    let arguments = Arguments::read();
     let environment = Environment::read();
     logging::start(arguments.verbose, &environment);
     let done = match arguments.command {
+        Command::Run(options) => run::run(&options, &environment),
         Command::Up(options) => up::run(*options, &environment),
+        Command::Down(options) => down::run(&options, &environment),
+        Command::Status(options) => status::run(&options, &environment),
+        Command::Why(options) => why::run(&options, &environment),
+        Command::Wait(options) => wait::run(&options, &environment),
+        Command::Logs(options) => logs::run(&options, &environment),
+        Command::History(options) => history::run(&options, &environment),
+        Command::Rerun(options) => rerun::run(&options, &environment),
+        Command::Bench(options) => bench::run(&options, &environment),
         Command::Controller(options) => controller::run(&options),
         Command::Version(options) => version::run(&options),
+        Command::Completion(options) => shell::completion(&options),
+        Command::Man(options) => shell::man(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,16 +1,20 @@
 //! The node beside the embedded server: real processes, simulated pods, or none; and its logs for `pods/log`.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use ::history::Bounds;
 use anyhow::Context as _;
-use apiserver::logs::{LogOptions, LogSource, LogStream};
+use apiserver::logs::{LogOptions, LogRefusal, LogSource, LogStream};
 use futures_util::StreamExt as _;
 use node::logs::{LogQuery, LogReader, choose_instance};
-use node::{ProcessNode, SimulatedNodes, SimulatedOptions};
+use node::{ProcessNode, SimulatedNodes, SimulatedOptions, nursery};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::history::open_sink;
 use crate::parts::NodeKind;
 use crate::server::Server;
 
@@ -27,7 +31,13 @@ pub(crate) enum Node {
 
 impl Node {
     /// Registers the node and lets it run what is bound to it.
-    pub(crate) async fn start(kind: NodeKind, server: &Server, data: &Path) -> Result<Self, Failure> {
+    pub(crate) async fn start(
+        kind: NodeKind,
+        server: &Server,
+        data: &Path,
+        environment: Vec<(String, String)>,
+        history: Option<Bounds>,
+    ) -> Result<Self, Failure> {
         match kind {
             NodeKind::None => Ok(Self::None),
             NodeKind::Simulated => {
@@ -37,6 +47,8 @@ impl Node {
             NodeKind::Process => {
                 let name = machine_name();
                 let options = node::Options::new(&name, data.join("node")).context("find this program's own file")?;
+                let history = history.map(|bounds| open_sink(data, bounds)).transpose()?;
+                let options = node::Options { environment, history, ..options };
                 let process = ProcessNode::start(server.client(), options).await.context("start the node")?;
                 server.set_log_source(Arc::new(NodeLogs { node_name: name, reader: process.logs() }));
                 Ok(Self::Process(process))
@@ -63,6 +75,25 @@ impl Node {
     }
 }
 
+/// Ends the nursery of a data directory, and with it every process of a pod, at once and without being asked twice.
+///
+/// It is found by its own command line: the hidden subcommand followed by the node's directory.
+pub(crate) fn kill_nursery(data: &Path) {
+    let directory = data.join("node");
+    let is_it = |pid: i32| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = words.split(|byte| *byte == 0).skip(1);
+        words.next() == Some(nursery::SUBCOMMAND.as_bytes())
+            && words.next() == Some(directory.as_os_str().as_encoded_bytes())
+    };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|pid| is_it(*pid)) {
+        if let Some(pid) = Pid::from_raw(pid) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+}
+
 /// The machine's name in lower case, if it can be the name of a Node.
 fn machine_name() -> String {
     let system = rustix::system::uname();
@@ -81,8 +112,8 @@ impl LogSource for NodeLogs {
         node_name == self.node_name
     }
 
-    fn read(&self, pod: &Value, options: &LogOptions) -> Result<LogStream, String> {
-        let instance = choose_instance(pod, &options.container, options.previous)?;
+    fn read(&self, pod: &Value, options: &LogOptions) -> Result<LogStream, LogRefusal> {
+        let instance = choose_instance(pod, &options.container, options.previous).map_err(LogRefusal::NotAvailable)?;
         let query = LogQuery {
             pod_uid: instance.pod_uid,
             container: instance.container,
@@ -93,6 +124,8 @@ impl LogSource for NodeLogs {
             since: options.since,
             timestamps: options.timestamps,
         };
+        // Before the answer begins: after that it can only end early.
+        self.reader.check(&query).map_err(|error| LogRefusal::Unreadable(error.to_string()))?;
         let lines =
             self.reader.read(query).map(|piece| piece.inspect_err(|error| tracing::warn!(%error, "read a log")));
         // A log that cannot be read on ends there: the answer has begun and cannot fail any more.

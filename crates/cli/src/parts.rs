@@ -1,7 +1,4 @@
-//! Which parts `tally up` runs beside the API server: controllers and a node.
-//!
-//! "All" means all that this version has; a part that is asked for by name and missing is refused, so that nobody waits
-//! for work that nothing does.
+//! Which parts run beside the API server: controllers and a node.
 
 use std::fmt;
 use std::str::FromStr;
@@ -104,14 +101,6 @@ impl FromStr for Controllers {
     }
 }
 
-/// What this version of tally has.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Available {
-    pub(crate) controllers: &'static [Controller],
-    /// Best first.
-    pub(crate) nodes: &'static [NodeKind],
-}
-
 /// The parts to run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Parts {
@@ -119,105 +108,51 @@ pub(crate) struct Parts {
     pub(crate) node: NodeKind,
 }
 
-impl Available {
-    /// The parts that the flags ask for, or the first one that was named and does not exist.
-    pub(crate) fn choose(&self, controllers: &Controllers, node: Option<NodeKind>) -> Result<Parts, Missing> {
-        let exists = |controller: &Controller| self.controllers.contains(controller);
-        if let Some(missing) = controllers.named.iter().find(|named| !exists(named)) {
-            return Err(Missing::Controller(*missing));
-        }
+impl Controllers {
+    /// The controllers of the list, in the order of [`Controller::ALL`].
+    pub(crate) fn chosen(&self) -> Vec<Controller> {
         let wanted = |controller: &Controller| {
-            (controllers.all || controllers.named.contains(controller)) && !controllers.removed.contains(controller)
+            (self.all || self.named.contains(controller)) && !self.removed.contains(controller)
         };
-        let node = match node {
-            None => self.nodes.first().copied().unwrap_or(NodeKind::None),
-            Some(node) if node == NodeKind::None || self.nodes.contains(&node) => node,
-            Some(node) => return Err(Missing::Node(node)),
-        };
-        Ok(Parts { controllers: self.controllers.iter().copied().filter(wanted).collect(), node })
+        Controller::ALL.into_iter().filter(wanted).collect()
     }
 }
-
-/// A part that was asked for by name and that this version does not have.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Missing {
-    Controller(Controller),
-    Node(NodeKind),
-}
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Controller(controller) => write!(f, "this version of tally has no controller `{controller}` yet"),
-            Self::Node(node) => {
-                let node = node.to_possible_value().expect("no variant is skipped");
-                write!(f, "this version of tally has no node `{}` yet", node.get_name())
-            }
-        }
-    }
-}
-
-impl std::error::Error for Missing {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const SOME: Available = Available {
-        controllers: &[Controller::Job, Controller::Ttl],
-        nodes: &[NodeKind::Process, NodeKind::Simulated],
-    };
-
-    fn choose(list: &str) -> String {
-        let controllers = match list.parse() {
-            Ok(controllers) => controllers,
-            Err(error) => return error,
-        };
-        match SOME.choose(&controllers, None) {
-            Ok(parts) => parts.controllers.iter().map(|one| one.name()).collect::<Vec<_>>().join(" "),
-            Err(missing) => missing.to_string(),
+    fn chosen(list: &str) -> String {
+        match list.parse::<Controllers>() {
+            Ok(controllers) => controllers.chosen().iter().map(|one| one.name()).collect::<Vec<_>>().join(" "),
+            Err(error) => error,
         }
     }
 
     #[test]
-    fn lists_choose_among_what_exists() {
-        for (list, chosen) in [
-            ("*", "job ttl"),
+    fn lists_choose_among_all() {
+        for (list, expected) in [
+            ("*", "job ttl cronjob gc podgc namespace scheduler"),
             ("job", "job"),
-            (" job , ttl ", "job ttl"),
-            ("*,-job", "ttl"),
-            ("-job", "ttl"),
-            ("-gc", "job ttl"),
+            (" ttl , job ", "job ttl"),
+            ("*,-job,-gc,-podgc", "ttl cronjob namespace scheduler"),
+            ("-job,-gc,-podgc", "ttl cronjob namespace scheduler"),
             ("job,-job", ""),
             ("none", ""),
         ] {
-            assert_eq!(choose(list), chosen, "{list}");
+            assert_eq!(chosen(list), expected, "{list}");
         }
     }
 
     #[test]
     fn what_is_named_must_exist() {
         for (list, refusal) in [
-            ("*,gc", "this version of tally has no controller `gc` yet"),
             ("none,job", "`none` stands alone"),
             ("", "say `none` to run no controllers"),
             ("jobs", "`jobs` is no controller (known: job, ttl, cronjob, gc, podgc, namespace, scheduler)"),
             ("-", "`` is no controller (known: job, ttl, cronjob, gc, podgc, namespace, scheduler)"),
         ] {
-            assert_eq!(choose(list), refusal, "{list}");
+            assert_eq!(chosen(list), refusal, "{list}");
         }
-    }
-
-    #[test]
-    fn the_default_node_is_the_best_that_exists() {
-        let nothing = Available { controllers: &[], nodes: &[] };
-        let node = |available: &Available, node| available.choose(&Controllers::default(), node).map(|it| it.node);
-        assert_eq!(node(&SOME, None), Ok(NodeKind::Process));
-        assert_eq!(node(&SOME, Some(NodeKind::None)), Ok(NodeKind::None));
-        assert_eq!(node(&nothing, None), Ok(NodeKind::None));
-        assert_eq!(node(&nothing, Some(NodeKind::None)), Ok(NodeKind::None));
-        assert_eq!(node(&nothing, Some(NodeKind::Process)), Err(Missing::Node(NodeKind::Process)));
-        let message = Missing::Node(NodeKind::Simulated).to_string();
-        assert_eq!(message, "this version of tally has no node `simulated` yet");
     }
 }

@@ -14,9 +14,6 @@ use jiff::tz::TimeZone;
 
 use crate::parts::Controller;
 
-/// The controllers that this version has.
-pub(crate) const CONTROLLERS: [Controller; 7] = Controller::ALL;
-
 /// Flags of the Job controller. Names and defaults are kube-controller-manager's or those of its source (JC-106).
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Job controller")]
@@ -24,9 +21,10 @@ pub(crate) struct JobFlags {
     /// Jobs that are worked on at the same time.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     concurrent_job_syncs: u16,
-    /// How long pod events of a busy Job are gathered at most. The first event after a calm moment never waits.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
-    job_sync_batch_period: Duration,
+    /// How long pod events of a busy Job are gathered at most [default: 1s; `run`: 100ms]. The first event after a calm
+    /// moment never waits.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    job_sync_batch_period: Option<Duration>,
     /// Delay before a failed pod is replaced; doubles with each further failure.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pod_failure_backoff: Duration,
@@ -42,11 +40,16 @@ pub(crate) struct JobFlags {
 }
 
 impl JobFlags {
+    /// The same with another batch period, unless one was asked for.
+    pub(crate) fn with_batch_period(&self, period: Duration) -> Self {
+        Self { job_sync_batch_period: Some(self.job_sync_batch_period.unwrap_or(period)), ..self.clone() }
+    }
+
     pub(crate) fn options(&self, gates: Gates, manager: Manager) -> job::Options {
         let settings = Settings {
             gates,
             manager,
-            sync_batch_period: self.job_sync_batch_period,
+            sync_batch_period: self.job_sync_batch_period.unwrap_or(Settings::default().sync_batch_period),
             pod_failure_backoff: self.pod_failure_backoff,
             pod_failure_backoff_max: self.pod_failure_backoff_max.max(self.pod_failure_backoff),
             uncounted_pods_max: self.max_uncounted_pods.into(),
@@ -59,7 +62,7 @@ impl JobFlags {
 }
 
 /// A duration as in Go: `1s`, `1m30s`, `250ms`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let invalid = || format!("`{text}` is no duration: use a number and a unit, as in `10s`, `1m30s`, `250ms`");
     let parsed: SignedDuration = text.parse().map_err(|_| invalid())?;
     Duration::try_from(parsed).map_err(|_| invalid())

@@ -10,48 +10,66 @@ use apiserver::logs::LogSource;
 use apiserver::serve::{Limits, serve};
 use apiserver::storage::ObjectStore;
 use apiserver::tls::{Identity, server_names};
-use apiserver::{ApiServer, Environment, Options};
+use apiserver::{ApiServer, Environment, Options, TokenIssuer};
+use batch_types::gates::Gates;
 use jiff::Timestamp;
 use store::{BackendError, DirectoryError, OpenError};
 use tokio::net::TcpListener;
 
 use crate::failure::Failure;
-use crate::up::Settings;
 
 /// The version clients are told at `/version`.
 pub(crate) const KUBERNETES_VERSION: &str = "v1.36.4";
 
-/// A server that listens and has not begun to accept.
+/// Where objects are kept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// Below this directory, for the next process to find.
+    Directory(&'a Path),
+    /// Nowhere: they go with the process.
+    Memory,
+}
+
+/// A server that only this process can talk to, until it is given a [`Door`].
 #[derive(Debug)]
 pub(crate) struct Server {
     api: ApiServer,
+}
+
+/// What clients of other processes need: a port, a certificate, a token.
+#[derive(Debug)]
+pub(crate) struct Door {
     identity: Identity,
     listener: TcpListener,
     address: SocketAddr,
 }
 
 impl Server {
+    /// A server without a door.
+    pub(crate) async fn private(place: Place<'_>, gates: Gates) -> Result<Self, Failure> {
+        Self::new(open_store(place)?, gates, None).await
+    }
+
+    /// A server that listens and has not begun to accept.
+    ///
     /// Opens the store before the port: of two servers started twice in the same way, the second one's real trouble is
     /// the data directory.
-    pub(crate) async fn start(settings: &Settings) -> Result<Self, Failure> {
-        let store = open_store(&settings.data.join("store"))?;
-        let listener = listen(settings.listen).await?;
-        let address = listener.local_addr().context("find the port")?;
-        let identity = Identity::load_or_create(&settings.data, &server_names(settings.listen.ip()), Timestamp::now())
+    pub(crate) async fn public(data: &Path, listen: SocketAddr, gates: Gates) -> Result<(Self, Door), Failure> {
+        let store = open_store(Place::Directory(data))?;
+        let door = Door::open(data, listen).await?;
+        let server = Self::new(store, gates, Some(door.identity.token.reveal().to_owned())).await?;
+        let issuer = TokenIssuer::load_or_create(&data.join("pki").join("service-account.key"))
             .map_err(|error| Failure::new(error).hint("a file that is named here can be removed to get a new one"))?;
-        let options = Options {
-            admin_token: Some(identity.token.reveal().to_owned()),
-            gates: settings.gates,
-            environment: Environment::system(),
-        };
+        server.api.set_token_issuer(issuer);
+        Ok((server, door))
+    }
+
+    async fn new(store: ObjectStore, gates: Gates, admin_token: Option<String>) -> Result<Self, Failure> {
+        let options = Options { admin_token, gates, environment: Environment::system() };
         let api = ApiServer::new(store, options)
             .await
             .map_err(|status| anyhow!("prepare the API server: {}", status.message))?;
-        Ok(Self { api, identity, listener, address })
-    }
-
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.address
+        Ok(Self { api })
     }
 
     /// A client that calls this server without a network (design D1).
@@ -64,17 +82,18 @@ impl Server {
         self.api.set_log_source(logs);
     }
 
-    pub(crate) fn identity(&self) -> &Identity {
-        &self.identity
+    /// Ends open watches and refuses what comes.
+    pub(crate) fn stop(&self) {
+        self.api.stop();
     }
 
     /// Serves until `shutdown` is ready, then ends: watches first, then requests, then the store.
-    pub(crate) async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
+    pub(crate) async fn run(self, door: Door, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
         let shutdown = async {
             shutdown.await;
             self.api.stop();
         };
-        let drained = serve(self.listener, self.identity.tls, self.api.clone(), Limits::default(), shutdown).await;
+        let drained = serve(door.listener, door.identity.tls, self.api.clone(), Limits::default(), shutdown).await;
         if drained.cut > 0 {
             tracing::warn!(connections = drained.cut, "cut connections that did not end in time");
         }
@@ -82,18 +101,41 @@ impl Server {
     }
 }
 
-fn open_store(path: &Path) -> Result<ObjectStore, Failure> {
-    ObjectStore::open_directory(path, store::Options::default(), apiserver::storage::attributes()).map_err(|error| {
+impl Door {
+    async fn open(data: &Path, listen: SocketAddr) -> Result<Self, Failure> {
+        let listener = bind(listen).await?;
+        let address = listener.local_addr().context("find the port")?;
+        let identity = Identity::load_or_create(data, &server_names(listen.ip()), Timestamp::now())
+            .map_err(|error| Failure::new(error).hint("a file that is named here can be removed to get a new one"))?;
+        Ok(Self { identity, listener, address })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+}
+
+fn open_store(place: Place<'_>) -> Result<ObjectStore, Failure> {
+    let (options, attributes) = (store::Options::default(), apiserver::storage::attributes());
+    let opened = match place {
+        Place::Memory => ObjectStore::open_in_memory(options, attributes),
+        Place::Directory(data) => ObjectStore::open_directory(&data.join("store"), options, attributes),
+    };
+    opened.map_err(|error| {
         let in_use =
             matches!(&error, OpenError::Backend { source: BackendError::Directory(DirectoryError::Locked { .. }), .. });
         Failure::new(error).hint(match in_use {
-            true => "another tally has it: end that process, or pass another directory with `--data DIR`",
+            true => "another tally has it: `tally down` ends that process, `--data DIR` takes another directory",
             false => "pass another directory with `--data DIR`, or bring a copy of this one back",
         })
     })
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, Failure> {
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => {

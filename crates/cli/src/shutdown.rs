@@ -20,13 +20,20 @@ impl Signals {
 
     /// Ready at the first signal. From then on a second one exits, whatever the process is doing: nothing that was
     /// answered can be lost, because answers wait for the disk.
-    pub(crate) async fn first(mut self) {
-        let kind = self.next().await;
-        tracing::info!(signal = kind.as_raw_value(), "stopping");
+    pub(crate) async fn first(self) {
+        self.first_then(|| {}).await;
+    }
+
+    /// The same; `before_exit` is called when the second one comes.
+    pub(crate) async fn first_then(mut self, before_exit: impl FnOnce() + Send + 'static) -> SignalKind {
+        let first = self.next().await;
+        tracing::info!(signal = first.as_raw_value(), "stopping");
         tokio::spawn(async move {
             let kind = self.next().await;
+            before_exit();
             process::exit(128 + kind.as_raw_value());
         });
+        first
     }
 
     async fn next(&mut self) -> SignalKind {

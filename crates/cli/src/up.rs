@@ -1,52 +1,87 @@
-//! `tally up`: the whole control plane of one machine, in the foreground.
+//! `tally up`: the whole control plane of one machine, in the foreground or (`detach`) in the background.
 
-use std::fs::DirBuilder;
 use std::io::Write as _;
 use std::net::SocketAddr;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{self, Path, PathBuf};
-use std::pin::pin;
-use std::time::Duration;
+use std::path::PathBuf;
 
-use anyhow::{Context as _, anyhow};
+use ::history::Bounds;
+use anyhow::Context as _;
 use batch_plan::job::Manager;
 use batch_types::gates::Gates;
+use clap::Args;
 use controllers::job;
-use controllers::namespace::Furnishing;
-use controllers::runtime::{Metrics, Shutdown};
-use rustix::fs::{Access, access};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime;
 
-use crate::arguments::Up;
+use crate::control_plane::{ControlPlane, RUNTIME_END, Setup, raise_file_limit};
+use crate::detach;
 use crate::environment::Environment;
 use crate::failure::Failure;
+use crate::history::HistoryFlags;
+use crate::instance::Instance;
 use crate::kubeconfig;
-use crate::nodes::Node;
-use crate::parts::{Available, NodeKind, Parts};
-use crate::running::{CONTROLLERS, Choice, start};
-use crate::server::{KUBERNETES_VERSION, Server};
+use crate::parts::{Controllers, NodeKind, Parts};
+use crate::running::JobFlags;
+use crate::server::{Door, KUBERNETES_VERSION, Server};
 use crate::shutdown::Signals;
 use crate::version::VERSION;
+use crate::{data_dir, merge};
 
-/// The parts this version has.
-const AVAILABLE: Available = Available { controllers: &CONTROLLERS, nodes: &[NodeKind::Process, NodeKind::Simulated] };
-
-/// After the server has drained, stray background work gets this long before the process ends without it.
-const RUNTIME_END: Duration = Duration::from_millis(200);
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    /// Where everything is kept [default: tally/ in the user's data directory].
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Address to listen on; port 0 takes any free port.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:6443")]
+    pub(crate) listen: SocketAddr,
+    /// Where to write the kubeconfig for clients [default: DATA/kubeconfig].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig_out: Option<PathBuf>,
+    /// Also add the context `tally` to your own kubeconfig: the first file of `$KUBECONFIG`, else `~/.kube/config`.
+    #[arg(long)]
+    pub(crate) merge_kubeconfig: bool,
+    /// What runs pods on this machine.
+    #[arg(long, value_name = "KIND", default_value = "process")]
+    pub(crate) node: NodeKind,
+    /// Controllers to run: names separated by commas, `*` for all, `-name` to leave one out, `none`. Names: job, ttl,
+    /// cronjob, gc, podgc, namespace, scheduler.
+    #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
+    pub(crate) controllers: Controllers,
+    /// Switch feature gates, for example `JobManagedBy=false`. Names: JobManagedBy, JobPodReplacementPolicy,
+    /// TTLAfterFinished.
+    #[arg(long, value_name = "NAME=BOOL,…", default_value = "", hide_default_value = true)]
+    pub(crate) feature_gates: Gates,
+    /// Go on in the background when everything is ready; logs go to DATA/tally.log. `tally down` ends it.
+    #[arg(short, long)]
+    pub(crate) detach: bool,
+    /// Set by `--detach` for the process that it starts.
+    #[arg(long, hide = true)]
+    pub(crate) in_background: bool,
+    #[command(flatten)]
+    pub(crate) history: HistoryFlags,
+    #[command(flatten)]
+    pub(crate) job: JobFlags,
+}
 
 /// What `up` was asked to do, with nothing left to decide.
 #[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) data: PathBuf,
-    pub(crate) listen: SocketAddr,
-    pub(crate) kubeconfig: PathBuf,
-    pub(crate) gates: Gates,
-    pub(crate) parts: Parts,
-    pub(crate) job: job::Options,
+struct Settings {
+    data: PathBuf,
+    listen: SocketAddr,
+    kubeconfig: PathBuf,
+    /// Another kubeconfig that learns of this server.
+    merge_into: Option<PathBuf>,
+    in_background: bool,
+    gates: Gates,
+    parts: Parts,
+    job: job::Options,
+    history: Option<Bounds>,
 }
 
 pub(crate) fn run(options: Up, environment: &Environment) -> Result<(), Failure> {
+    if options.detach && !options.in_background {
+        return detach::start();
+    }
     let settings = settings(options, environment)?;
     raise_file_limit();
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().context("start the async runtime")?;
@@ -56,84 +91,60 @@ pub(crate) fn run(options: Up, environment: &Environment) -> Result<(), Failure>
 }
 
 fn settings(options: Up, environment: &Environment) -> Result<Settings, Failure> {
-    let parts = AVAILABLE
-        .choose(&options.controllers, options.node)
-        .map_err(|missing| Failure::usage(missing).hint("leave the flag out to run all that this version has"))?;
-    let data = options.data.or_else(|| environment.data_dir()).ok_or_else(|| {
-        Failure::usage(anyhow!("there is no user's data directory: `HOME` is not set"))
-            .hint("pass one with `--data DIR`")
-    })?;
-    let absolute =
-        |path: &Path| path::absolute(path).with_context(|| format!("find the absolute path of `{}`", path.display()));
-    let data = absolute(&data)?;
+    let data = data_dir::choose(options.data.as_deref(), environment)?;
     let kubeconfig = match options.kubeconfig_out {
-        Some(path) => absolute(&path)?,
+        Some(path) => data_dir::absolute(&path)?,
         None => data.join("kubeconfig"),
     };
+    let merge_into = options.merge_kubeconfig.then(|| merge::target(environment)).transpose()?;
     let gates = options.feature_gates;
     let job =
         job::Options { calls_at_once: job::Options::CALLS_IN_PROCESS, ..options.job.options(gates, Manager::BuiltIn) };
-    Ok(Settings { data, listen: options.listen, kubeconfig, gates, parts, job })
+    let parts = Parts { controllers: options.controllers.chosen(), node: options.node };
+    let (listen, in_background, history) = (options.listen, options.in_background, options.history.bounds());
+    Ok(Settings { data, listen, kubeconfig, merge_into, in_background, gates, parts, job, history })
 }
 
 async fn serve(settings: &Settings) -> Result<(), Failure> {
     // Before anything is opened, so that a signal during start-up ends in order too.
     let signals = Signals::listen().context("listen for signals")?;
-    prepare_data_dir(&settings.data)?;
-    let server = Server::start(settings).await?;
-    kubeconfig::write(&settings.kubeconfig, server.address(), server.identity())?;
+    data_dir::prepare(&settings.data)?;
+    let (server, door) = Server::public(&settings.data, settings.listen, settings.gates).await?;
+    kubeconfig::write(&settings.kubeconfig, door.address(), door.identity())?;
+    if let Some(path) = &settings.merge_into {
+        merge::into(path, door.address(), door.identity())?;
+    }
+    let _instance = Instance::here(door.address(), &settings.kubeconfig).write(&settings.data)?;
     tracing::info!(data = %settings.data.display(), parts = ?settings.parts, gates = ?settings.gates, "ready");
-    announce(settings, server.address());
-    let mut node = Node::start(settings.parts.node, &server, &settings.data).await?;
-    let shutdown = Shutdown::new();
-    let controllers = start(server.client(), Metrics::new(), choice(settings, &server), shutdown.clone(), || {});
+    // Requests wait at the door from here on. Whoever starts it in the background hears of trouble with the rest first.
+    if !settings.in_background {
+        announce(settings, door.address());
+    }
+    let mut control_plane = ControlPlane::start(&server, &settings.data, setup(settings, &door)).await?;
+    if settings.in_background {
+        announce(settings, door.address());
+        detach::let_go(&settings.data)?;
+    }
     let mut ended = Ok(());
-    let mut died = false;
-    // Controllers end before the server they talk to. One that dies takes the process along: the rest would go on
-    // accepting Jobs that nobody runs.
     server
-        .run(async {
-            let mut all = pin!(controllers.ended());
-            let early = tokio::select! {
-                outcome = &mut all => Some(outcome),
-                () = signals.first() => None,
-                () = node.ended() => {
-                    died = true;
-                    None
-                }
+        .run(door, async {
+            ended = tokio::select! {
+                failure = control_plane.died() => Err(failure),
+                () = signals.first() => control_plane.stop().await,
             };
-            shutdown.cancel();
-            ended = match early {
-                Some(outcome) => outcome,
-                None => all.await,
-            };
-            if !died {
-                node.stop().await;
-            }
         })
         .await?;
-    if died {
-        return Err(
-            Failure::new(anyhow!("the node ended unasked")).hint("its last words are in the log: run with `-v`")
-        );
+    ended
+}
+
+fn setup(settings: &Settings, door: &Door) -> Setup {
+    Setup {
+        parts: settings.parts.clone(),
+        job: settings.job.clone(),
+        root_ca: Some(door.identity().authority.clone()),
+        history: settings.history,
+        environment: Environment::for_pods().into_iter().chain(kubeconfig::in_cluster(door.address())).collect(),
     }
-    ended.map_err(Failure::new)
-}
-
-fn choice(settings: &Settings, server: &Server) -> Choice {
-    // Nobody else makes these on one machine.
-    let root_ca = server.identity().authority.clone();
-    let furnishing = Furnishing { service_account: true, root_ca: Some(root_ca) };
-    Choice { controllers: settings.parts.controllers.clone(), job: settings.job.clone(), furnishing }
-}
-
-fn prepare_data_dir(data: &Path) -> Result<(), Failure> {
-    let failure = |error: anyhow::Error| {
-        Failure::new(error.context(format!("use the data directory `{}`", data.display())))
-            .hint("pass a directory you may write to with `--data DIR`")
-    };
-    DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(|error| failure(error.into()))?;
-    access(data, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK).map_err(|error| failure(error.into()))
 }
 
 /// The one line on stdout. The whole of it can be pasted into a shell.
@@ -147,15 +158,4 @@ fn announce(settings: &Settings, address: SocketAddr) {
         "export KUBECONFIG={kubeconfig} # tally {VERSION} ready at {url}, behaves as Kubernetes {KUBERNETES_VERSION}"
     );
     let _ = stdout.flush();
-}
-
-/// Each connection and each table of the store takes a file descriptor, and the usual soft limit of 1,024 is for
-/// programs that use select(2).
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current != limit.maximum
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })
-    {
-        tracing::debug!(%error, "raise the limit of open files");
-    }
 }

@@ -1,7 +1,8 @@
 //! `tally version`.
 
-use crate::arguments::{Version, VersionFormat};
+use crate::arguments::Version;
 use crate::failure::Failure;
+use crate::output::Format;
 use crate::server::KUBERNETES_VERSION;
 
 /// The version of this program.
@@ -9,8 +10,8 @@ pub(crate) const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
 pub(crate) fn run(options: &Version) -> Result<(), Failure> {
     match options.output {
-        VersionFormat::Text => println!("tally {VERSION}\nKubernetes {KUBERNETES_VERSION}"),
-        VersionFormat::Json => {
+        Format::Text => println!("tally {VERSION}\nKubernetes {KUBERNETES_VERSION}"),
+        Format::Json => {
             println!("{}", serde_json::json!({ "version": VERSION, "kubernetesVersion": KUBERNETES_VERSION }));
         }
     }

@@ -171,9 +171,9 @@ fn without_a_cluster_it_says_what_is_missing() {
         1,
         expect![[r"
             error: read the kubeconfig `/nowhere/config`
-              caused by: No such file or directory (os error 2)
+              caused by: No such file or directory
 
-            hint: say which cluster with `--kubeconfig FILE`
+            hint: say which cluster with `--kubeconfig FILE`, or start one with `tally up -d`
         "]],
     );
 }

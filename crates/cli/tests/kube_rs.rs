@@ -1,15 +1,17 @@
-//! kube-rs over HTTPS: typed calls, watcher and reflector, as a controller built on it uses them.
+//! kube-rs over HTTPS: typed calls, watcher and reflector, and a controller built on them that applies what it wants.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use kube::runtime::controller::{Action, Controller};
 use kube::runtime::reflector::{self, ObjectRef};
 use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource as _, ResourceExt};
 use serde_json::json;
 use testkit::Tally;
 use tokio::time::timeout;
@@ -139,4 +141,82 @@ async fn a_wrong_token_is_unauthorized() {
     let maps: Api<ConfigMap> = Api::default_namespaced(testkit::client_for(&wrong).await.unwrap());
     let error = maps.list(&ListParams::default()).await.unwrap_err();
     assert!(matches!(&error, kube::Error::Api(status) if status.code == 401), "{error}");
+}
+
+/// What the controller below needs of the world.
+struct Cluster {
+    client: Client,
+}
+
+const MANAGER: &str = "wishes-controller";
+
+/// Wants a Job for every ConfigMap labelled `wish`, as large as the ConfigMap says, and says so by server-side apply.
+async fn grant(wish: Arc<ConfigMap>, cluster: Arc<Cluster>) -> Result<Action, kube::Error> {
+    let jobs: Api<Job> = Api::default_namespaced(cluster.client.clone());
+    let parallelism: i32 = wish.data.as_ref().and_then(|data| data["value"].parse().ok()).unwrap_or(1);
+    let container = json!({ "name": "main", "image": "busybox", "command": ["true"] });
+    let wanted = json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": { "name": wish.name_any(), "ownerReferences": [wish.controller_owner_ref(&())] },
+        "spec": {
+            "parallelism": parallelism,
+            "template": { "spec": { "restartPolicy": "Never", "containers": [container] } },
+        },
+    });
+    jobs.patch(&wish.name_any(), &PatchParams::apply(MANAGER).force(), &Patch::Apply(wanted)).await?;
+    Ok(Action::await_change())
+}
+
+/// Waits until the Job is as a controller should have made it.
+async fn until(jobs: &Api<Job>, name: &str, holds: impl Fn(&Job) -> bool) -> Job {
+    let mut events = std::pin::pin!(kube::runtime::watcher::watch_object(jobs.clone(), name));
+    let looking = async {
+        loop {
+            if let Some(job) = events.try_next().await.expect("a watch").flatten()
+                && holds(&job)
+            {
+                return job;
+            }
+        }
+    };
+    timeout(PATIENCE, looking).await.expect("the controller does its work")
+}
+
+fn parallelism(job: &Job) -> Option<i32> {
+    job.spec.as_ref().and_then(|spec| spec.parallelism)
+}
+
+#[tokio::test]
+async fn a_controller_keeps_what_it_applied() {
+    let (_server, client, _dir) = server().await;
+    let maps: Api<ConfigMap> = Api::default_namespaced(client.clone());
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    let chosen = watcher::Config::default().labels("wish");
+    let controller = Controller::new(maps.clone(), chosen)
+        .owns(jobs.clone(), watcher::Config::default())
+        .run(grant, |_, _, _| Action::requeue(Duration::from_secs(1)), Arc::new(Cluster { client }))
+        .for_each(|_| std::future::ready(()));
+    let running = tokio::spawn(controller);
+
+    let mut wish = testkit::config_map("wish", "2");
+    wish.labels_mut().insert("wish".to_owned(), String::new());
+    maps.create(&PostParams::default(), &wish).await.unwrap();
+    let made = until(&jobs, "wish", |job| parallelism(job) == Some(2)).await;
+    let owners: Vec<_> = made.managed_fields().iter().map(|entry| (&entry.manager, &entry.operation)).collect();
+    assert_eq!(owners, [(&Some(MANAGER.to_owned()), &Some("Apply".to_owned()))]);
+
+    // Its own wish changes; somebody else interferes; somebody deletes what it made.
+    let change = json!({ "data": { "value": "3" } });
+    maps.patch("wish", &PatchParams::default(), &Patch::Merge(change)).await.unwrap();
+    until(&jobs, "wish", |job| parallelism(job) == Some(3)).await;
+    let polite = json!({ "apiVersion": "batch/v1", "kind": "Job", "spec": { "parallelism": 9 } });
+    let refused = jobs.patch("wish", &PatchParams::apply("somebody"), &Patch::Apply(&polite)).await.unwrap_err();
+    assert!(matches!(&refused, kube::Error::Api(status) if status.is_conflict()), "{refused}");
+    jobs.patch("wish", &PatchParams::apply("somebody").force(), &Patch::Apply(&polite)).await.unwrap();
+    until(&jobs, "wish", |job| parallelism(job) == Some(3)).await;
+    jobs.delete("wish", &DeleteParams::background()).await.unwrap();
+    let again = until(&jobs, "wish", |job| job.uid() != made.uid()).await;
+    assert_eq!(parallelism(&again), Some(3));
+    running.abort();
 }

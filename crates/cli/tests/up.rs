@@ -176,7 +176,7 @@ fn a_second_server_on_the_same_data_is_refused() {
         error: open the store in `DIR/store`
           caused by: `DIR/store` is in use by process 
 
-        hint: another tally has it: end that process, or pass another directory with `--data DIR`
+        hint: another tally has it: `tally down` ends that process, `--data DIR` takes another directory
     "]],
     );
 }
@@ -195,7 +195,7 @@ fn a_busy_port_is_refused() {
         1,
         expect![[r"
         error: listen on `127.0.0.1:PORT`
-          caused by: Address already in use (os error 98)
+          caused by: Address already in use
 
         hint: end the program that uses the port, or take any free one with `--listen 127.0.0.1:0`
     "]],
@@ -214,7 +214,7 @@ fn an_unusable_directory_is_refused() {
         1,
         expect![[r"
         error: use the data directory `DIR/file/data`
-          caused by: Not a directory (os error 20)
+          caused by: Not a directory
 
         hint: pass a directory you may write to with `--data DIR`
     "]],

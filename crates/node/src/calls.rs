@@ -53,10 +53,36 @@ async fn send(client: &Client, method: Method, path: &str, content_type: &str, b
     };
     match client.request::<IgnoredAny>(request).await {
         Ok(_) => Answer::Done,
-        Err(kube::Error::Api(status)) if status.code == 404 => Answer::Gone,
-        // A uid that does not fit is a conflict: somebody else has the name (PL-13 of the perturbations).
-        Err(kube::Error::Api(status)) if status.code == 409 => Answer::Gone,
-        Err(kube::Error::Api(status)) => Answer::Failed(format!("{}: {}", status.code, status.message)),
+        Err(kube::Error::Api(status)) => refused(status.code, &status.message),
         Err(error) => Answer::Failed(error.to_string()),
+    }
+}
+
+/// A conflict may be about the uid: then somebody else has the name. Other conflicts pass.
+fn refused(code: u16, message: &str) -> Answer {
+    match code {
+        404 => Answer::Gone,
+        409 if message.contains("UID in ") => Answer::Gone,
+        _ => Answer::Failed(format!("{code}: {message}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_conflict_about_the_uid_means_that_the_pod_is_gone() {
+        for (code, message, gone) in [
+            (404, "pods \"p\" not found", true),
+            (409, "Precondition failed: UID in precondition: x, UID in object meta: y", true),
+            (409, "the UID in the precondition (x) does not match the UID in record (y).", true),
+            (409, "the object has been modified; please apply your changes to the latest version", false),
+            (409, "nodes \"n\" already exists", false),
+            (429, "slow down", false),
+            (500, "UID in doubt", false),
+        ] {
+            assert_eq!(matches!(refused(code, message), Answer::Gone), gone, "PL-141: {code} {message}");
+        }
     }
 }

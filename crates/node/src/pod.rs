@@ -12,17 +12,51 @@ use k8s_openapi::api::core::v1::{
     HostPathVolumeSource, Lifecycle, PodCondition, Probe, ProjectedVolumeSource, ResourceRequirements,
     SecretVolumeSource, VolumeMount,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use serde::Deserialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
 
 /// A pod as the watch of the node decodes it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Pod {
+    #[serde(deserialize_with = "metadata")]
     pub metadata: ObjectMeta,
     pub spec: PodSpec,
     pub status: PodStatus,
+}
+
+/// The metadata that a node reads. The rest stays unread; `managedFields` alone is often half of a pod.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Metadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    deletion_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
+    owner_references: Option<Vec<OwnerReference>>,
+}
+
+fn metadata<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ObjectMeta, D::Error> {
+    let read = Metadata::deserialize(deserializer)?;
+    Ok(ObjectMeta {
+        name: read.name,
+        namespace: read.namespace,
+        uid: read.uid,
+        resource_version: read.resource_version,
+        generation: read.generation,
+        labels: read.labels,
+        annotations: read.annotations,
+        deletion_timestamp: read.deletion_timestamp,
+        deletion_grace_period_seconds: read.deletion_grace_period_seconds,
+        owner_references: read.owner_references,
+        ..ObjectMeta::default()
+    })
 }
 
 impl kube::Resource for Pod {
@@ -71,6 +105,11 @@ pub struct PodSpec {
 }
 
 impl PodSpec {
+    /// A container by its position: init containers in order, then regular ones.
+    pub fn container(&self, index: usize) -> &Container {
+        self.init_containers.get(index).unwrap_or_else(|| &self.containers[index - self.init_containers.len()])
+    }
+
     /// Grace in seconds when nothing shorter is asked for (PL-39).
     pub fn grace_seconds(&self) -> i64 {
         self.termination_grace_period_seconds.unwrap_or(30)
@@ -191,5 +230,29 @@ impl Phase {
             Self::Succeeded => "Succeeded",
             Self::Failed => "Failed",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn metadata_is_read_as_far_as_it_is_needed() {
+        let metadata = json!({
+            "name": "p", "namespace": "ns", "uid": "u", "resourceVersion": "7", "generation": 2,
+            "labels": {"a": "b"}, "annotations": {"c": "d"},
+            "deletionTimestamp": "2026-11-15T10:00:00Z", "deletionGracePeriodSeconds": 3,
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "v", "controller": true}],
+            "creationTimestamp": "2026-11-15T09:00:00Z", "finalizers": ["x/y"],
+            "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}],
+        });
+        let read = serde_json::from_value::<Pod>(json!({"metadata": metadata})).unwrap().metadata;
+        let mut whole: ObjectMeta = serde_json::from_value(metadata).unwrap();
+        (whole.creation_timestamp, whole.finalizers, whole.managed_fields) = (None, None, None);
+        assert_eq!(read, whole);
+        assert_eq!(serde_json::from_value::<Pod>(json!({})).unwrap().metadata, ObjectMeta::default());
     }
 }

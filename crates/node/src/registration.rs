@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::agent::Capacity;
 use crate::calls::{self, Answer};
-use crate::nursery::protocol::Abilities;
+use crate::nursery::protocol::{Abilities, Obstacles};
 
 /// As kubelets do: a lease of 40 seconds, renewed every 10.
 const LEASE_SECONDS: i64 = 40;
@@ -28,19 +28,17 @@ pub(crate) struct Description {
     /// `process` or `simulated`.
     pub(crate) runtime: &'static str,
     pub(crate) abilities: Abilities,
+    pub(crate) obstacles: Obstacles,
 }
 
 /// Makes or updates the Node and takes its Lease. Errors are the text of what went wrong.
 pub(crate) async fn register(client: &Client, description: &Description) -> Result<(), String> {
     let path = format!("/api/v1/nodes/{}", description.name);
-    match calls::create(client, "/api/v1/nodes", &node(description)).await {
-        Answer::Done => {}
-        // It exists from an earlier run: labels are ours to keep up to date.
-        Answer::Gone => {
-            let patch = json!({"metadata": {"labels": labels(description)}});
-            done(calls::merge_patch(client, &path, &patch).await)?;
-        }
-        Answer::Failed(reason) => return Err(reason),
+    // One from an earlier run is kept: labels are ours to keep up to date, the rest may be somebody else's.
+    let labels = json!({"metadata": {"labels": labels(description)}});
+    match calls::merge_patch(client, &path, &labels).await {
+        Answer::Gone => done(calls::create(client, "/api/v1/nodes", &node(description)).await)?,
+        answer => done(answer)?,
     }
     let status = json!({"status": status(description, Timestamp::now())});
     done(calls::merge_patch(client, &format!("{path}/status"), &status).await)?;
@@ -101,7 +99,7 @@ pub(crate) async fn beat(client: &Client, name: &str) {
 fn done(answer: Answer) -> Result<(), String> {
     match answer {
         Answer::Done => Ok(()),
-        Answer::Gone => Err("somebody else changed it at the same time".to_owned()),
+        Answer::Gone => Err("it does not exist".to_owned()),
         Answer::Failed(reason) => Err(reason),
     }
 }
@@ -167,31 +165,51 @@ fn conditions(description: &Description, now: Timestamp) -> Value {
     };
     let mut conditions = vec![condition("Ready", true, "KubeletReady", ready)];
     if description.runtime == "process" {
-        let Abilities { mounts, limits, users } = description.abilities;
-        let offers = [
-            ("ContainerImages", false, "NotUsed", "containers need a `command`; `image` is not pulled or executed"),
-            if mounts {
-                ("VolumeMounts", true, "MountNamespaces", "volumes are mounted in a namespace of the container")
-            } else {
-                ("VolumeMounts", false, "NotPermitted", "needs root or user namespaces; pods that mount are rejected")
-            },
-            if limits {
-                ("ResourceLimits", true, "ControlGroups", "limits of cpu and memory are enforced")
-            } else {
-                ("ResourceLimits", false, "NoControlGroups", "needs writable control groups (v2); limits do nothing")
-            },
-            if users {
-                ("RunAsUser", true, "Root", "pods may run as any user")
-            } else {
-                ("RunAsUser", false, "NotRoot", "pods run as the node's own user; others are rejected")
-            },
-        ];
-        let offers = offers
-            .into_iter()
-            .map(|(kind, status, reason, message)| condition(&format!("tally.dev/{kind}"), status, reason, message));
-        conditions.extend(offers);
+        let offers = offers(description).into_iter();
+        conditions.extend(offers.map(|Offer { kind, status, reason, message }| {
+            condition(&format!("tally.dev/{kind}"), status, reason, &message)
+        }));
     }
     conditions.into()
+}
+
+/// Something that pods may want and that not every machine or user can give them.
+struct Offer {
+    kind: &'static str,
+    status: bool,
+    reason: &'static str,
+    message: String,
+}
+
+/// What processes can and cannot have here, so that nobody has to find out by trying.
+fn offers(description: &Description) -> [Offer; 4] {
+    let Description { abilities: Abilities { mounts, limits, users }, obstacles, .. } = description;
+    let offer = |kind, status, (reason, message): (&'static str, &str), obstacle: &Option<String>| {
+        let message = match obstacle {
+            Some(obstacle) => format!("{message} ({obstacle})"),
+            None => message.to_owned(),
+        };
+        Offer { kind, status, reason, message }
+    };
+    let images = ("NotUsed", "containers need a `command`; `image` is not pulled or executed");
+    let mounting = match mounts {
+        true => ("MountNamespaces", "volumes are mounted in a namespace of the container"),
+        false => ("NotPermitted", "needs root or user namespaces; pods that mount are rejected"),
+    };
+    let limiting = match limits {
+        true => ("ControlGroups", "limits of cpu and memory are enforced"),
+        false => ("NoControlGroups", "needs writable control groups (v2); limits do nothing"),
+    };
+    let running_as = match users {
+        true => ("Root", "pods may run as any user"),
+        false => ("NotRoot", "pods run as the node's own user; others are rejected"),
+    };
+    [
+        offer("ContainerImages", false, images, &None),
+        offer("VolumeMounts", *mounts, mounting, &obstacles.mounts),
+        offer("ResourceLimits", *limits, limiting, &obstacles.limits),
+        offer("RunAsUser", *users, running_as, &None),
+    ]
 }
 
 fn architecture() -> &'static str {
@@ -209,4 +227,34 @@ fn kernel_version() -> String {
 fn micro_time(now: Timestamp) -> String {
     let micros = Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now);
     jiff::fmt::temporal::DateTimePrinter::new().precision(Some(6)).timestamp_to_string(&micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_machine_does_not_let_us_do_is_said_with_the_reason() {
+        let description = Description {
+            name: "n".to_owned(),
+            address: "127.0.0.1".to_owned(),
+            capacity: Capacity { cpu_millis: 1, memory_bytes: 1, pods: 1 },
+            runtime: "process",
+            abilities: Abilities { mounts: true, limits: false, users: false },
+            obstacles: Obstacles { limits: Some("no controller `cpu`".to_owned()), mounts: None },
+        };
+        let conditions = conditions(&description, Timestamp::UNIX_EPOCH);
+        let shown = |kind: &str| {
+            let found = conditions.as_array().unwrap().iter().find(|it| it["type"] == format!("tally.dev/{kind}"));
+            let found = found.unwrap();
+            format!("{} {}: {}", found["status"], found["reason"], found["message"]).replace('"', "")
+        };
+        assert_eq!(shown("VolumeMounts"), "True MountNamespaces: volumes are mounted in a namespace of the container");
+        assert_eq!(
+            shown("ResourceLimits"),
+            "False NoControlGroups: needs writable control groups (v2); limits do nothing (no controller `cpu`)"
+        );
+        assert!(shown("RunAsUser").starts_with("False NotRoot: "));
+        assert!(shown("ContainerImages").starts_with("False NotUsed: "));
+    }
 }

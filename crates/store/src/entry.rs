@@ -36,7 +36,7 @@ impl<A> Entry<A> {
 
     /// The attributes of this version, computed by the first reader who asks.
     ///
-    /// Lazily, so that neither the writer thread nor start-up pays for parsing what nobody may look at.
+    /// Lazily, so that neither the writer nor start-up pays for parsing what nobody may look at.
     pub fn attributes(&self) -> &A {
         self.attributes.get_or_init(|| (self.derive)(&self.key, &self.value))
     }

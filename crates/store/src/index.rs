@@ -1,6 +1,6 @@
 //! What the store knows in memory: every topic, the log of revisions inside the history, and the two ends of it.
 //!
-//! Changed by the writer thread only, after the change is durable. Values of older versions are not here; see
+//! Changed by the writer only, after the change is durable. Values of older versions are not here; see
 //! `shared.rs` for how they are found.
 
 use crate::options::Recent;
@@ -10,7 +10,7 @@ use crate::transaction::topic_of;
 use crate::{Entry, Event, EventKind, Revision};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 pub(crate) struct Index<A> {
     /// The newest durable revision.
@@ -27,8 +27,8 @@ pub(crate) struct Index<A> {
     recent_events: usize,
 }
 
-/// The topics that a publication changed, and what they are at now. Wake them once the index is unlocked.
-pub(crate) type Wakes = Vec<(watch::Sender<Revision>, Revision)>;
+/// The topics that a publication changed. Wake their watchers once the index is unlocked.
+pub(crate) type Wakes = Vec<Arc<Notify>>;
 
 impl<A> Index<A> {
     pub(crate) fn new(checkpoint: Checkpoint, recent: Recent) -> Self {
@@ -75,7 +75,7 @@ impl<A> Index<A> {
 
     /// Makes durable events visible, in order.
     pub(crate) fn publish(&mut self, events: impl IntoIterator<Item = Arc<Event<A>>>) -> Wakes {
-        let mut touched: Vec<(Arc<str>, Revision)> = Vec::new();
+        let mut touched: Vec<Arc<str>> = Vec::new();
         for event in events {
             let key = event.key().clone();
             let name = topic_of(&key).expect("transactions with other keys are refused");
@@ -91,13 +91,12 @@ impl<A> Index<A> {
             topic.install(&key, latest);
             topic.revisions.push_back(revision);
             topic.remember(event);
-            match touched.iter_mut().find(|(other, _)| **other == *name) {
-                Some((_, newest)) => *newest = revision,
-                None => touched.push((name.into(), revision)),
+            if !touched.iter().any(|other| **other == *name) {
+                touched.push(name.into());
             }
         }
         self.evict();
-        touched.into_iter().map(|(name, newest)| (self.topic_mut(&name).newest.clone(), newest)).collect()
+        touched.iter().map(|name| self.topic_mut(name).published.clone()).collect()
     }
 
     /// Takes a record found at start-up as the newest version of its key. Its event is not recent: it is on disk.
@@ -113,7 +112,6 @@ impl<A> Index<A> {
             topic.revisions.push_back(revision);
             topic.evicted_through = revision;
         }
-        topic.newest.send_replace(revision);
     }
 
     fn extend_log(&mut self, key: &Arc<str>, revision: Revision) {

@@ -3,7 +3,7 @@
 //!
 //! The model is etcd's. Every change is one record under its own revision and is written once; what is current, and
 //! which older versions are still readable, is an index in memory that start-up rebuilds from the records. One writer
-//! thread assigns revisions and commits many transactions with one sync; nothing is answered, readable or watched before
+//! assigns revisions and commits many transactions with one sync; nothing is answered, readable or watched before
 //! it is durable.
 //!
 //! A key is `topic/rest`, for example `pods/default/pi-x7`. The topic is what watchers are woken by; everything else in
@@ -24,17 +24,20 @@ mod recovery;
 mod shared;
 mod stage;
 mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod topic;
 mod transaction;
 mod watch;
 mod window;
 mod writer;
+mod writing;
 
 pub use backend::{Backend, BackendError, Batch, DirectoryError, FjallBackend, FjallOptions, MemoryBackend};
 pub use entry::{Derive, Entry, Value};
 pub use event::{Event, EventKind};
 pub use list::{List, ListQuery, ReadError};
-pub use options::{Clock, History, Options, Recent};
+pub use options::{Clock, History, Options, Recent, SyncTime, Writing};
 pub use recovery::OpenError;
 pub use store::{Stats, Store};
 pub use transaction::{CommitError, Committed, Expect, Transaction};

@@ -10,6 +10,42 @@ pub struct Options {
     pub history: History,
     pub recent: Recent,
     pub clock: Clock,
+    pub writing: Writing,
+}
+
+/// Who makes commits durable. The work is the same either way; only where it is done differs.
+#[derive(Clone, Debug, Default)]
+pub enum Writing {
+    /// A thread of its own, so that no caller's task ever waits for a disk.
+    #[default]
+    Thread,
+    /// The task that commits, before its commit returns. There is no thread and reads from disk are done in place, so
+    /// that on one thread the same calls give the same bytes: for simulations and for tests that must repeat.
+    /// History is cut by age only when something is written.
+    Inline,
+    /// As `Inline`, but a commit is made durable by a task that first waits for as long as this says, as for a slow
+    /// sync; what is committed meanwhile shares it. Needs a runtime with a clock.
+    InlineAfter(SyncTime),
+}
+
+/// How long the next sync takes.
+#[derive(Clone)]
+pub struct SyncTime(Arc<dyn Fn() -> Duration + Send + Sync>);
+
+impl SyncTime {
+    pub fn new(next: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        Self(Arc::new(next))
+    }
+
+    pub(crate) fn next(&self) -> Duration {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for SyncTime {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("SyncTime")
+    }
 }
 
 /// How long superseded versions and deletions stay readable. Whichever limit is reached first cuts.

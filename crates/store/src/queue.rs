@@ -1,4 +1,4 @@
-//! The bounded queue between callers and the writer thread.
+//! The bounded queue between callers and the writer.
 //!
 //! Bounded by count and by bytes at once: a transaction takes one slot plus one per started 16 KiB, and holds them
 //! until it is answered. Callers without a slot wait; nobody is refused for load.
@@ -7,7 +7,7 @@ use crate::{CommitError, Committed, Revision, Transaction};
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// All slots: at most 4,096 transactions or about 64 MiB are under way.
@@ -15,6 +15,8 @@ const SLOTS: usize = 4096;
 const SLOT_BYTES: usize = 16 << 10;
 /// Most transactions that share one sync. More would make the first wait for the last without saving much.
 const BATCH_TRANSACTIONS_MAX: usize = 1024;
+/// How long a sync waits for writers that are expected to join it. Much less than most disks take for a sync.
+const GATHER_MAX: Duration = Duration::from_micros(300);
 /// Most bytes that share one sync.
 const BATCH_BYTES_MAX: usize = 8 << 20;
 
@@ -28,6 +30,8 @@ struct Waiting<A> {
     commits: VecDeque<Commit<A>>,
     compactions: VecDeque<Compact>,
     closed: bool,
+    /// With how many transactions the writer wants to be woken.
+    wanted: usize,
 }
 
 /// A transaction and who asked for it.
@@ -57,7 +61,7 @@ pub(crate) struct Closed;
 
 impl<A> Queue<A> {
     pub(crate) fn new() -> Self {
-        let waiting = Waiting { commits: VecDeque::new(), compactions: VecDeque::new(), closed: false };
+        let waiting = Waiting { commits: VecDeque::new(), compactions: VecDeque::new(), closed: false, wanted: 1 };
         Self { slots: Arc::new(Semaphore::new(SLOTS)), waiting: Mutex::new(waiting), arrived: Condvar::new() }
     }
 
@@ -77,6 +81,26 @@ impl<A> Queue<A> {
     pub(crate) fn compact(&self, revision: Revision) -> Result<oneshot::Receiver<Revision>, Closed> {
         let (answer, answered) = oneshot::channel();
         self.push(|waiting| waiting.compactions.push_back(Compact { revision, answer })).map(|()| answered)
+    }
+
+    /// How many transactions wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.lock().commits.len()
+    }
+
+    /// Waits a moment for as many transactions as were under way a moment ago. Callers who were answered together mostly
+    /// come back together: without this the first of them would have a sync of its own, and so would the next.
+    pub(crate) fn gather(&self, expected: usize) {
+        let expected = expected.min(BATCH_TRANSACTIONS_MAX);
+        let deadline = Instant::now() + GATHER_MAX;
+        let mut waiting = self.waiting.lock();
+        waiting.wanted = expected;
+        while waiting.commits.len() < expected && waiting.compactions.is_empty() && !waiting.closed {
+            if self.arrived.wait_until(&mut waiting, deadline).timed_out() {
+                break;
+            }
+        }
+        waiting.wanted = 1;
     }
 
     /// Waits for work, at most for `patience`. What was queued before closing is still handed out.
@@ -117,8 +141,11 @@ impl<A> Queue<A> {
             return Err(Closed);
         }
         add(&mut waiting);
+        let is_awaited = waiting.commits.len() >= waiting.wanted || !waiting.compactions.is_empty();
         drop(waiting);
-        self.arrived.notify_one();
+        if is_awaited {
+            self.arrived.notify_one();
+        }
         Ok(())
     }
 }
@@ -182,6 +209,23 @@ mod tests {
         let queue = Queue::new();
         fill(&queue, BATCH_BYTES_MAX / 2);
         assert_eq!(taken(&queue), 2);
+    }
+
+    #[test]
+    fn a_sync_waits_for_those_who_are_expected_but_not_for_long() {
+        let queue: Arc<Queue<()>> = Arc::new(Queue::new());
+        queue.gather(1);
+        let writer = std::thread::spawn({
+            let queue = queue.clone();
+            move || {
+                while queue.len() < 3 {
+                    queue.gather(3);
+                }
+            }
+        });
+        let answers: Vec<_> = (0..3).map(|_| queue.commit(of_bytes(1)).now_or_never().unwrap()).collect();
+        writer.join().unwrap();
+        assert_eq!((taken(&queue), answers.len()), (3, 3));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the handles, the watches and the writer thread of one store share, and how stored versions are read back.
+//! What the handles, the watches and the writer of one store share, and how stored versions are read back.
 
 use crate::index::Index;
 use crate::queue::Queue;
@@ -7,7 +7,7 @@ use crate::{Backend, BackendError, Clock, Derive, Entry, Event, EventKind, ReadE
 use bytes::Bytes;
 use parking_lot::RwLock;
 use std::sync::{Arc, OnceLock};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 pub(crate) struct Shared<A> {
     pub(crate) index: RwLock<Index<A>>,
@@ -15,10 +15,12 @@ pub(crate) struct Shared<A> {
     pub(crate) queue: Queue<A>,
     pub(crate) derive: Derive<A>,
     pub(crate) clock: Clock,
-    /// The newest published revision, for those who wait for one.
-    pub(crate) revision: watch::Sender<Revision>,
+    /// Wakes those who wait for a revision.
+    pub(crate) published: Notify,
     /// Why the store takes no more writes. Set once, never cleared: after a failed sync nobody knows what is on disk.
     pub(crate) failure: OnceLock<Arc<str>>,
+    /// Whether watches read from disk on the watcher's task. Otherwise another thread does: a disk may block.
+    pub(crate) reads_in_place: bool,
 }
 
 impl<A> Shared<A> {

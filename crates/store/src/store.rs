@@ -5,28 +5,28 @@ use crate::queue::Queue;
 use crate::recovery::{OpenError, recover};
 use crate::shared::Shared;
 use crate::window::Window;
-use crate::writer::{WRITER_PANICKED, Writer};
+use crate::writer::WRITER_PANICKED;
+use crate::writing::Running;
 use crate::{
     Backend, CommitError, Committed, Derive, Entry, FjallBackend, FjallOptions, MemoryBackend, Options, Revision,
-    Transaction, Watch,
+    Transaction, Watch, Writing,
 };
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// An open store. Cheap to clone; the last handle closes it.
 pub struct Store<A> {
     handle: Arc<Handle<A>>,
 }
 
-/// Ends and awaits the writer thread when the last handle goes.
+/// Ends and awaits the writer when the last handle goes.
 struct Handle<A> {
     shared: Arc<Shared<A>>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    writer: Running<A>,
 }
 
 /// Sizes worth a metric.
@@ -61,20 +61,17 @@ impl<A: Send + Sync + 'static> Store<A> {
         let window = Window::new(options.history, options.clock.now(), index.revision);
         tracing::info!(revision = index.revision, compacted = index.compacted, "opened the store");
         let shared = Arc::new(Shared {
-            revision: watch::Sender::new(index.revision),
+            published: Notify::new(),
             index: RwLock::new(index),
             backend: Box::new(backend),
             queue: Queue::new(),
             derive,
             clock: options.clock,
             failure: OnceLock::new(),
+            reads_in_place: !matches!(options.writing, Writing::Thread),
         });
-        let writer = Writer::new(shared.clone(), window);
-        let thread = std::thread::Builder::new()
-            .name("store-writer".into())
-            .spawn(move || writer.run())
-            .map_err(|source| OpenError::Thread { source })?;
-        Ok(Self { handle: Arc::new(Handle { shared, writer: Mutex::new(Some(thread)) }) })
+        let writer = Running::start(&shared, window, options.writing)?;
+        Ok(Self { handle: Arc::new(Handle { shared, writer }) })
     }
 
     /// Watches the changes under `prefix` after `from`. A `from` that is not reached yet is accepted; nothing up to it
@@ -82,9 +79,7 @@ impl<A: Send + Sync + 'static> Store<A> {
     pub fn watch(&self, prefix: &str, from: Revision) -> Result<Watch<A>, ReadError> {
         Watch::open(&self.handle.shared, prefix, from)
     }
-}
 
-impl<A> Store<A> {
     /// Commits a transaction: returns once it is durable and visible, or was refused. Only after
     /// [`CommitError::Failed`] is it unknown whether it will be there when the store is opened again.
     ///
@@ -97,10 +92,20 @@ impl<A> Store<A> {
             None => CommitError::Closed,
         };
         let answered = shared.queue.commit(transaction).await.map_err(|_| gone())?;
+        self.handle.writer.queued();
         // What is queued is answered, also when the store is closed; only a panic takes the answer away.
         answered.await.map_err(|_| CommitError::Failed { reason: WRITER_PANICKED.into() })?
     }
 
+    /// Compacts up to `revision` now, whatever the limits; returns the compaction point reached.
+    pub async fn compact(&self, revision: Revision) -> Result<Revision, ReadError> {
+        let answered = self.handle.shared.queue.compact(revision).map_err(|_| ReadError::Closed)?;
+        self.handle.writer.queued();
+        answered.await.map_err(|_| ReadError::Closed)
+    }
+}
+
+impl<A> Store<A> {
     /// The current version of `key`.
     pub fn get(&self, key: &str) -> Option<Arc<Entry<A>>> {
         self.handle.shared.index.read().live(key).cloned()
@@ -116,6 +121,12 @@ impl<A> Store<A> {
         self.handle.shared.index.read().revision
     }
 
+    /// The newest revision of a topic's keys, 0 before the first: whether anything under it changed since, for little.
+    pub fn topic_revision(&self, topic: &str) -> Revision {
+        let index = self.handle.shared.index.read();
+        index.topic(topic).map_or(0, |topic| topic.revisions.back().copied().unwrap_or(topic.dropped_through))
+    }
+
     /// The oldest revision that can be listed at or watched from.
     pub fn compacted_revision(&self) -> Revision {
         self.handle.shared.index.read().compacted
@@ -123,19 +134,18 @@ impl<A> Store<A> {
 
     /// Waits until the store has reached `revision`, at most for `timeout`; returns the revision it is at then.
     pub async fn wait_for_revision(&self, revision: Revision, timeout: Duration) -> Result<Revision, ReadError> {
-        let mut reached = self.handle.shared.revision.subscribe();
-        let waited = tokio::time::timeout(timeout, reached.wait_for(|current| *current >= revision)).await;
-        match waited {
-            Ok(Ok(current)) => Ok(*current),
-            Ok(Err(_)) => Err(ReadError::Closed),
-            Err(_) => Err(ReadError::Future { requested: revision, current: self.revision() }),
-        }
-    }
-
-    /// Compacts up to `revision` now, whatever the limits; returns the compaction point reached.
-    pub async fn compact(&self, revision: Revision) -> Result<Revision, ReadError> {
-        let answered = self.handle.shared.queue.compact(revision).map_err(|_| ReadError::Closed)?;
-        answered.await.map_err(|_| ReadError::Closed)
+        let reached = async {
+            loop {
+                // Noted before looking: a change published after the look wakes the wait below.
+                let published = self.handle.shared.published.notified();
+                match self.revision() {
+                    current if current >= revision => return current,
+                    _ => published.await,
+                }
+            }
+        };
+        let waited = tokio::time::timeout(timeout, reached).await;
+        waited.map_err(|_| ReadError::Future { requested: revision, current: self.revision() })
     }
 
     /// Whether the store takes writes; otherwise why not. Reads go on either way.
@@ -153,11 +163,8 @@ impl<A> Store<A> {
 
 impl<A> Drop for Handle<A> {
     fn drop(&mut self) {
+        // The writer, dropped next, does what is queued and ends.
         self.shared.queue.close(false);
-        if let Some(writer) = self.writer.lock().take() {
-            // A panic was turned into a failed store already.
-            let _ = writer.join();
-        }
     }
 }
 

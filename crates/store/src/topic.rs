@@ -3,7 +3,7 @@
 use crate::{Entry, Event, EventKind, Revision};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// What an event costs besides its bytes: the event, its entry, handles and allocator overhead, rounded up.
 const EVENT_OVERHEAD_BYTES: usize = 320;
@@ -23,8 +23,8 @@ pub(crate) struct Topic<A> {
     /// The newest revision of this topic that is not in `recent` any more.
     pub(crate) evicted_through: Revision,
     pub(crate) recent_bytes: usize,
-    /// The newest revision of this topic; watchers wait for it to change.
-    pub(crate) newest: watch::Sender<Revision>,
+    /// Wakes the watchers, in the order in which they began to wait: which of several is first must be repeatable.
+    pub(crate) published: Arc<Notify>,
 }
 
 /// One key: its newest version and the older ones inside the history.
@@ -63,8 +63,15 @@ impl<A> Default for Topic<A> {
             recent: VecDeque::new(),
             evicted_through: 0,
             recent_bytes: 0,
-            newest: watch::Sender::new(0),
+            published: Arc::default(),
         }
+    }
+}
+
+/// The store is closed: watchers are woken to hear of it.
+impl<A> Drop for Topic<A> {
+    fn drop(&mut self) {
+        self.published.notify_waiters();
     }
 }
 

@@ -10,7 +10,7 @@ use crate::transaction::topic_of;
 use crate::{Event, ReadError, Revision};
 use std::fmt;
 use std::sync::{Arc, Weak};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// Most recent events looked at under one read lock, matching or not.
 const SCAN_MAX: usize = 4096;
@@ -24,7 +24,7 @@ pub struct Watch<A> {
     /// Weak, so that a forgotten watch does not keep the store's directory locked.
     shared: Weak<Shared<A>>,
     prefix: Arc<str>,
-    newest: watch::Receiver<Revision>,
+    published: Arc<Notify>,
     /// Everything under the prefix up to here was handed out.
     cursor: Revision,
 }
@@ -41,7 +41,7 @@ enum Next<A> {
 impl<A> Watch<A> {
     pub(crate) fn open(shared: &Arc<Shared<A>>, prefix: &str, from: Revision) -> Result<Self, ReadError> {
         let name = topic_of(prefix).ok_or_else(|| ReadError::NoTopic { prefix: prefix.to_owned() })?;
-        let subscribe = |topic: &Topic<A>| topic.newest.subscribe();
+        let subscribe = |topic: &Topic<A>| topic.published.clone();
         let index = shared.index.read();
         let oldest = index.compacted;
         let known = index.topic(name).map(subscribe);
@@ -50,8 +50,8 @@ impl<A> Watch<A> {
             return Err(ReadError::Compacted { requested: from, oldest });
         }
         // The first watcher of a topic without keys makes the topic.
-        let newest = known.unwrap_or_else(|| subscribe(shared.index.write().topic_mut(name)));
-        Ok(Self { shared: Arc::downgrade(shared), prefix: prefix.into(), newest, cursor: from })
+        let published = known.unwrap_or_else(|| subscribe(shared.index.write().topic_mut(name)));
+        Ok(Self { shared: Arc::downgrade(shared), prefix: prefix.into(), published, cursor: from })
     }
 
     /// Waits for changes and returns the next of them, at least one and at most `max` (or 1, if `max` is 0).
@@ -62,10 +62,11 @@ impl<A> Watch<A> {
     where
         A: Send + Sync + 'static,
     {
+        let published = self.published.clone();
         loop {
+            // Noted before looking: a change published after the look wakes the wait below, and so does the end.
+            let published = published.notified();
             let shared = self.shared.upgrade().ok_or(ReadError::Closed)?;
-            // Noted before looking: a change published after the look wakes the wait below.
-            self.newest.borrow_and_update();
             let (next, cursor) = look(&shared.index.read(), &self.prefix, self.cursor, max.max(1))?;
             match next {
                 Next::Events(events) => {
@@ -75,8 +76,12 @@ impl<A> Watch<A> {
                 Next::Stored(revisions) => {
                     let requested = self.cursor;
                     let wanted = revisions.len();
+                    let in_place = shared.reads_in_place;
                     let read = move || replay(&shared, &revisions, requested);
-                    let events = tokio::task::spawn_blocking(read).await.map_err(|_| ReadError::Closed)??;
+                    let events = match in_place {
+                        true => read()?,
+                        false => tokio::task::spawn_blocking(read).await.map_err(|_| ReadError::Closed)??,
+                    };
                     let cut_at = events.last().filter(|_| events.len() < wanted).map(|event| event.revision());
                     self.cursor = cut_at.unwrap_or(cursor);
                     return Ok(events);
@@ -84,7 +89,7 @@ impl<A> Watch<A> {
                 Next::Nothing if cursor > self.cursor => self.cursor = cursor,
                 Next::Nothing => {
                     drop(shared);
-                    self.newest.changed().await.map_err(|_| ReadError::Closed)?;
+                    published.await;
                 }
             }
         }

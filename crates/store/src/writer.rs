@@ -1,4 +1,5 @@
-//! The writer thread: the only one that assigns revisions, writes to the backend and changes the index.
+//! The writer: the only one that assigns revisions, writes to the backend and changes the index. Which thread or task
+//! lends it its time is decided in `writing.rs`.
 //!
 //! Takes all transactions that wait, makes their changes durable with one sync, then publishes them, then answers
 //! (D5). Between batches it compacts, one bounded step at a time.
@@ -19,32 +20,73 @@ pub(crate) const WRITER_PANICKED: &str = "the writer thread panicked";
 pub(crate) struct Writer<A> {
     shared: Arc<Shared<A>>,
     window: Window,
+    /// How many transactions were under way when the last were answered.
+    under_way: usize,
 }
 
-impl<A: Send + Sync + 'static> Writer<A> {
+/// What one turn of the writer came to.
+#[derive(PartialEq, Eq)]
+enum Turn {
+    Worked,
+    /// Nothing was queued; compaction may have gone on.
+    Idle,
+    /// There will be no work any more.
+    Closed,
+}
+
+impl<A> Writer<A> {
     pub(crate) fn new(shared: Arc<Shared<A>>, window: Window) -> Self {
-        Self { shared, window }
+        Self { shared, window, under_way: 0 }
     }
 
-    /// Works until the store is closed. A panic fails the store instead of leaving callers waiting.
+    /// Works until the store is closed.
     pub(crate) fn run(mut self) {
-        let shared = self.shared.clone();
-        if catch_unwind(AssertUnwindSafe(|| while self.turn() {})).is_err() {
-            fail(&shared, WRITER_PANICKED.into());
-            shared.queue.close(true);
+        self.guarded(|writer| {
+            while writer.turn(writer.patience()) != Turn::Closed {
+                if writer.under_way > 1 {
+                    writer.shared.queue.gather(std::mem::take(&mut writer.under_way));
+                }
+            }
+        });
+    }
+
+    /// Does what is queued and the compaction that is due, without waiting for more.
+    pub(crate) fn drain(&mut self) {
+        self.guarded(|writer| {
+            loop {
+                match writer.turn(Some(Duration::ZERO)) {
+                    Turn::Worked => {}
+                    Turn::Idle if writer.patience() == Some(Duration::ZERO) => {}
+                    Turn::Idle | Turn::Closed => return,
+                }
+            }
+        });
+    }
+
+    /// A panic fails the store instead of leaving callers waiting.
+    fn guarded(&mut self, work: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
+            fail(&self.shared, WRITER_PANICKED.into());
+            self.shared.queue.close(true);
         }
     }
 
-    /// One piece of work; `false` when there will be none any more.
-    fn turn(&mut self) -> bool {
-        match self.shared.queue.take(self.patience()) {
-            Work::Commit(commits) => self.commit(commits),
-            Work::Compact(compact) => self.compact_to(compact),
-            Work::Idle => {}
-            Work::Closed => return false,
-        }
+    /// One piece of work, if it comes before `patience` ends.
+    fn turn(&mut self, patience: Option<Duration>) -> Turn {
+        let turn = match self.shared.queue.take(patience) {
+            Work::Commit(commits) => {
+                self.commit(commits);
+                Turn::Worked
+            }
+            Work::Compact(compact) => {
+                self.compact_to(compact);
+                Turn::Worked
+            }
+            Work::Idle => Turn::Idle,
+            Work::Closed => return Turn::Closed,
+        };
         self.compact_if_due();
-        true
+        turn
     }
 
     /// How long to sleep without work. A failed store has nothing left to do by itself.
@@ -81,12 +123,11 @@ impl<A: Send + Sync + 'static> Writer<A> {
                 let wakes = index.publish(changes.into_iter().map(|change| change.event));
                 (wakes, index.revision)
             };
-            for (newest, revision) in wakes {
-                newest.send_replace(revision);
-            }
-            self.shared.revision.send_replace(revision);
+            wakes.iter().for_each(|published| published.notify_waiters());
+            self.shared.published.notify_waiters();
             self.window.observe(self.shared.clock.now(), revision);
         }
+        self.under_way = commits.len() + self.shared.queue.len();
         for (commit, answer) in commits.into_iter().zip(answers) {
             // Nobody may be waiting any more; what was committed stays.
             let _ = commit.answer.send(answer);

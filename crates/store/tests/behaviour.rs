@@ -17,12 +17,16 @@ macro_rules! suite {
         suite!(@on memory, Memory, $($name),*);
         suite!(@on fjall, Fjall, $($name),*);
         suite!(@on forgetful, Forgetful, $($name),*);
+        suite!(@on memory_inline, Inline<Memory>, $($name),*);
+        suite!(@on forgetful_inline, Inline<Forgetful>, $($name),*);
+        suite!(@on forgetful_slow, Slow<Forgetful>, $($name),*);
     };
-    (@on $module:ident, $disk:ident, $($name:ident),*) => {
+    (@on $module:ident, $disk:ty, $($name:ident),*) => {
         mod $module {
+            use super::*;
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $name() {
-                super::$name(<super::$disk as super::Disk>::new()).await;
+                super::$name(<$disk>::new()).await;
             })*
         }
     };
@@ -40,6 +44,7 @@ suite!(
     lists_and_watches_need_a_topic,
     revisions_that_are_not_reached_are_told_from_compacted_ones,
     waiting_for_a_revision_ends_when_it_is_reached,
+    the_revision_of_a_topic_changes_with_its_keys_only,
     a_watch_shows_every_change_with_what_it_replaced,
     a_watch_sees_its_prefix_only,
     a_watch_from_before_the_recent_events_reads_from_disk,
@@ -267,6 +272,19 @@ async fn waiting_for_a_revision_ends_when_it_is_reached(disk: impl Disk) {
     assert_eq!(waiting.await.unwrap().unwrap(), 2);
     let late = store.wait_for_revision(3, Duration::from_millis(1)).await;
     assert!(matches!(late, Err(ReadError::Future { requested: 3, current: 2 })));
+}
+
+async fn the_revision_of_a_topic_changes_with_its_keys_only(disk: impl Disk) {
+    let store = disk.open(Options::default());
+    assert_eq!(store.topic_revision("t"), 0);
+    put(&store, "t/a", "a").await;
+    put(&store, "other/a", "a").await;
+    assert_eq!((store.topic_revision("t"), store.topic_revision("other")), (1, 2));
+    delete(&store, "t/a", "gone").await;
+    put(&store, "other/a", "b").await;
+    assert_eq!(store.topic_revision("t"), 3);
+    store.compact(4).await.unwrap();
+    assert_eq!(store.topic_revision("t"), 3, "compaction is no change");
 }
 
 async fn a_watch_shows_every_change_with_what_it_replaced(disk: impl Disk) {

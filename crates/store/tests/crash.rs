@@ -5,9 +5,9 @@
 
 mod common;
 
-use common::forgetful::{Fault, ForgetfulBackend};
 use common::model::Model;
 use common::*;
+use store::testing::{Fault, ForgetfulDisk};
 use store::{CommitError, History, Options, Store, Transaction};
 
 /// A short life with puts, deletes, transactions of several operations, and compaction in between.
@@ -67,7 +67,7 @@ fn assert_shows(store: &TestStore, model: &Model) {
 }
 
 async fn crash(apply: usize, fault: Fault, kept: usize) -> bool {
-    let disk = ForgetfulBackend::default();
+    let disk = ForgetfulDisk::default();
     disk.fail_at(apply, fault);
     let store = Store::open(disk.clone(), options(), derive()).unwrap();
     let (acknowledged, attempted) = live(&store).await;
@@ -120,7 +120,7 @@ async fn power_loss_at_every_point_of_every_write() {
 
 #[tokio::test]
 async fn a_writer_that_panics_fails_the_store_and_leaves_nobody_waiting() {
-    let disk = ForgetfulBackend::default();
+    let disk = ForgetfulDisk::default();
     let store = Store::open(disk.clone(), Options::default(), derive()).unwrap();
     put(&store, "t/a", "a").await;
     disk.fail_at(1, Fault::Panic);
@@ -134,7 +134,7 @@ async fn a_writer_that_panics_fails_the_store_and_leaves_nobody_waiting() {
 
 #[tokio::test]
 async fn a_failed_store_says_why_and_goes_on_reading() {
-    let disk = ForgetfulBackend::default();
+    let disk = ForgetfulDisk::default();
     let store = Store::open(disk.clone(), Options::default(), derive()).unwrap();
     put(&store, "t/a", "a").await;
     let mut watch = store.watch("t/", 0).unwrap();

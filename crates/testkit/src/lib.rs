@@ -1,10 +1,18 @@
-//! What tests and soaks share: a real `tally up` process and clients for it, small objects, and waiting for conditions.
+//! What tests and soaks share.
 //!
+//! For tests with real processes: a `tally up` process and clients for it, small objects, and waiting for conditions.
 //! Everything stays on loopback with free ports and in temporary directories, and every process that is started here is
 //! ended here.
+//!
+//! For proofs without any: a `world` in one thread and virtual time, `faults` on the way between its controllers and its
+//! server, an `oracle` that judges what happened, and the `enumeration` of all faults at all calls.
 
+pub mod enumeration;
+pub mod faults;
 mod objects;
+pub mod oracle;
 mod tally;
+pub mod world;
 
 pub use objects::{config_map, job, pod};
 pub use tally::{Tally, client_for};

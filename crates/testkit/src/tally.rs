@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -32,9 +34,22 @@ pub struct Tally {
 impl Tally {
     /// Starts `binary up` on `data` and any free port, and waits until it is ready.
     pub fn start(binary: &Path, data: &Path, more: &[&str]) -> Result<Self> {
+        Self::spawn(Command::new(binary), data, more)
+    }
+
+    /// The same as another user, who is given the data directory. Needs root.
+    pub fn start_as(user: u32, binary: &Path, data: &Path, more: &[&str]) -> Result<Self> {
+        chown(data, Some(user), Some(user)).context("give the data directory away")?;
+        let mut command = Command::new(binary);
+        // Leaves root's groups behind too.
+        command.uid(user).gid(user).current_dir(data).env("HOME", data);
+        Self::spawn(command, data, more)
+    }
+
+    fn spawn(mut command: Command, data: &Path, more: &[&str]) -> Result<Self> {
         let begin = Instant::now();
         let stderr = NamedTempFile::new().context("make a file for stderr")?;
-        let mut child = Command::new(binary)
+        let mut child = command
             .args(["up", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
             .args(more)
@@ -42,7 +57,7 @@ impl Tally {
             .stdout(Stdio::piped())
             .stderr(stderr.reopen().context("share the file for stderr")?)
             .spawn()
-            .with_context(|| format!("start `{}`", binary.display()))?;
+            .with_context(|| format!("start {:?}", command.get_program()))?;
         let stdout = lines_of(child.stdout.take().expect("stdout is piped"));
         let ready_line = match stdout.recv_timeout(START_PATIENCE) {
             Ok(line) => line,

@@ -76,7 +76,18 @@ fn new_line(depth: usize, out: &mut Vec<u8>) {
 ///
 /// The quotes are part of the pieces, and the member stands where the API's order puts it.
 pub fn encode_stamped(object: &Value) -> (Vec<u8>, Vec<u8>) {
-    let mut stamp = Stamp { out: Vec::with_capacity(1024), split: None };
+    stamp(object, |_| None, &[])
+}
+
+/// Like [`encode_stamped`], with members of the object that are only known as bytes: `raw` holds them in the order of
+/// `ty`, whose place among the other members they take.
+pub fn encode_stamped_with(ty: &Type, object: &Value, raw: &[(&str, &[u8])]) -> (Vec<u8>, Vec<u8>) {
+    stamp(object, |member| ty.position(member), raw)
+}
+
+fn stamp(object: &Value, position: impl Fn(&str) -> Option<usize>, mut raw: &[(&str, &[u8])]) -> (Vec<u8>, Vec<u8>) {
+    let size = raw.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + 1024;
+    let mut stamp = Stamp { out: Vec::with_capacity(size), split: None };
     let empty = Map::new();
     let members = object.as_object().unwrap_or(&empty);
     let has_metadata = members.get("metadata").is_some_and(Value::is_object);
@@ -88,6 +99,13 @@ pub fn encode_stamped(object: &Value) -> (Vec<u8>, Vec<u8>) {
             separate(&mut stamp.out, std::mem::take(&mut first));
             stamp.metadata(&empty);
         }
+        while let [(member, bytes), rest @ ..] = raw
+            && position(member) < position(key)
+        {
+            separate(&mut stamp.out, std::mem::take(&mut first));
+            stamp.raw(member, bytes);
+            raw = rest;
+        }
         separate(&mut stamp.out, std::mem::take(&mut first));
         match value {
             Value::Object(metadata) if key == "metadata" => stamp.metadata(metadata),
@@ -98,8 +116,12 @@ pub fn encode_stamped(object: &Value) -> (Vec<u8>, Vec<u8>) {
         }
     }
     if stamp.split.is_none() {
-        separate(&mut stamp.out, first);
+        separate(&mut stamp.out, std::mem::take(&mut first));
         stamp.metadata(&empty);
+    }
+    for (member, bytes) in raw {
+        separate(&mut stamp.out, false);
+        stamp.raw(member, bytes);
     }
     stamp.out.push(b'}');
     let tail = stamp.out.split_off(stamp.split.unwrap_or(0));
@@ -136,6 +158,11 @@ impl Stamp {
             self.resource_version();
         }
         self.out.push(b'}');
+    }
+
+    fn raw(&mut self, member: &str, bytes: &[u8]) {
+        encode_key(member, &mut self.out);
+        self.out.extend_from_slice(bytes);
     }
 
     fn resource_version(&mut self) {

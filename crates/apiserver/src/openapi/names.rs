@@ -15,7 +15,8 @@ pub fn schema(ty: &'static Type) -> String {
         _ if facts().is_meta(&types::name_of(ty)) => return format!("{META}.{name}"),
         _ => {}
     }
-    format!("io.k8s.api.{}.{}.{name}", short_group(ty.group), ty.package)
+    let package = ty.group.split('.').next().filter(|name| !name.is_empty()).unwrap_or("core");
+    format!("io.k8s.api.{package}.{}.{name}", ty.package)
 }
 
 /// Scalars with a schema of their own.
@@ -47,7 +48,7 @@ pub fn tag(group: &str, version: &str) -> String {
 
 /// `BatchV1`, the part of operation ids that says where a resource is from.
 pub fn id_part(group: &str, version: &str) -> String {
-    format!("{}{}", capitalized(short_group(group)), capitalized(version))
+    format!("{}{}", capitalized(&short_group(group)), capitalized(version))
 }
 
 /// `Status` for `status`.
@@ -56,11 +57,12 @@ pub fn capitalized(word: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
 }
 
-/// `core`, `batch`, `coordination`: a group without its domain.
-pub fn short_group(group: &str) -> &str {
-    match group.split('.').next() {
-        Some("") | None => "core",
-        Some(name) => name,
+/// `core`, `batch`, `coordination`, `rbacAuthorization`: a group without its domain.
+pub fn short_group(group: &str) -> String {
+    let mut words = group.trim_end_matches(".k8s.io").split('.');
+    match words.next() {
+        Some("") | None => "core".to_owned(),
+        Some(first) => words.map(capitalized).fold(first.to_owned(), |name, word| name + &word),
     }
 }
 
@@ -84,6 +86,7 @@ mod tests {
             ("Event", "io.k8s.api.core.v1.Event"),
             ("events.EventList", "io.k8s.api.events.v1.EventList"),
             ("Eviction", "io.k8s.api.policy.v1.Eviction"),
+            ("RoleRef", "io.k8s.api.rbac.v1.RoleRef"),
             ("APIResourceList", "io.k8s.apimachinery.pkg.apis.meta.v1.APIResourceList"),
             ("RawExtension", "io.k8s.apimachinery.pkg.runtime.RawExtension"),
         ] {
@@ -91,5 +94,7 @@ mod tests {
         }
         assert_eq!(id_part("", "v1"), "CoreV1");
         assert_eq!(tag("coordination.k8s.io", "v1"), "coordination_v1");
+        assert_eq!(tag("rbac.authorization.k8s.io", "v1"), "rbacAuthorization_v1");
+        assert_eq!(id_part("rbac.authorization.k8s.io", "v1"), "RbacAuthorizationV1");
     }
 }

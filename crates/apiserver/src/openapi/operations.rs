@@ -100,8 +100,8 @@ pub fn of_apis() -> Paths {
 /// `/apis/<group>/`: the versions of a group.
 pub fn of_group(group: &str) -> Paths {
     let short = names::short_group(group);
-    let id = format!("get{}APIGroup", names::capitalized(short));
-    single(format!("/apis/{group}/"), discovery(id, "get information of a group", short.to_owned(), "APIGroup"))
+    let id = format!("get{}APIGroup", names::capitalized(&short));
+    single(format!("/apis/{group}/"), discovery(id, "get information of a group", short, "APIGroup"))
 }
 
 /// `/version/`.

@@ -7,8 +7,9 @@ use batch_types::{
     meta,
     names::NameRule,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::{Map, Value};
+use serde_json::Value;
+
+use crate::metadata;
 
 pub(super) use batch_types::meta::Scope;
 
@@ -17,7 +18,7 @@ const UNQUALIFIED: &str = "name is neither a standard finalizer name nor is it f
 
 /// Metadata of a new object; on update where upstream repeats it.
 pub(super) fn validate(object: &Value, scope: Scope, rule: NameRule) -> Vec<Error> {
-    match typed(object) {
+    match metadata::typed(object) {
         Ok(metadata) => meta::validate(&metadata, scope, rule, &path()),
         Err(why) => vec![unreadable(&why)],
     }
@@ -25,7 +26,7 @@ pub(super) fn validate(object: &Value, scope: Scope, rule: NameRule) -> Vec<Erro
 
 /// Metadata of a changed object.
 pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<Error> {
-    match (typed(new), typed(old)) {
+    match (metadata::typed(new), metadata::typed(old)) {
         (Ok(new), Ok(old)) => meta::validate_update(&new, &old, &path()),
         (Err(why), _) | (_, Err(why)) => vec![unreadable(&why)],
     }
@@ -44,19 +45,6 @@ pub(super) fn validate_update_plain(new: &Value, old: &Value) -> Vec<Error> {
 fn without_unqualified(mut errors: Vec<Error>) -> Vec<Error> {
     errors.retain(|error| error.detail != UNQUALIFIED);
     errors
-}
-
-/// Typed metadata. managedFields are left out: the server writes them itself, and they are most of the bytes.
-fn typed(object: &Value) -> Result<ObjectMeta, serde_json::Error> {
-    let members: Map<String, Value> = object
-        .get("metadata")
-        .and_then(Value::as_object)
-        .into_iter()
-        .flatten()
-        .filter(|(name, _)| *name != "managedFields")
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect();
-    serde_json::from_value(Value::Object(members))
 }
 
 /// Canonical metadata always fits its type; if it did not, the request fails and nothing else does.

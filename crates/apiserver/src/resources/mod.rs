@@ -7,13 +7,16 @@ mod cronjob;
 mod event;
 mod job;
 mod lease;
+mod limitrange;
 mod metadata;
 mod namespace;
 mod node;
 mod pem;
 mod pod;
 pub mod priorityclass;
+mod rbac;
 pub mod registry;
+mod resourcequota;
 mod secret;
 mod serviceaccount;
 #[cfg(test)]
@@ -23,7 +26,7 @@ pub(crate) mod values;
 
 use batch_types::{field, gates::Gates};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What a kind adds to the generic request path. Every method is pure: objects in, objects and findings out.
 ///
@@ -73,6 +76,20 @@ pub trait Strategy: Send + Sync {
 
     /// Restores what an update of this endpoint may not change (status on the main resource, spec on `/status`).
     fn prepare_for_update(&self, _new: &mut Value, _old: &Value, _cx: &Context<'_>) {}
+
+    /// Members that a merge or strategic merge patch may leave as the bytes they are: it does not name them, and no rule
+    /// for what it does name looks at them. In the order of the type.
+    ///
+    /// Whatever this answers, such a write is judged without these members in both objects, unless
+    /// [`Strategy::needs_set_aside`] says otherwise.
+    fn may_set_aside(&self, _patch: &Map<String, Value>) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Whether rules turn out to need what was set aside.
+    fn needs_set_aside(&self, _new: &Value, _old: &Value) -> bool {
+        false
+    }
 
     fn validate_update(&self, _new: &Value, _old: &Value, _cx: &Context<'_>) -> Vec<field::Error> {
         Vec::new()

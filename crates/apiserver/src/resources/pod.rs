@@ -10,7 +10,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     Context, Strategy,
@@ -73,12 +73,28 @@ impl Strategy for Pod {
         typed::check_update(new, old, pod::validate_update)
     }
 
+    fn may_set_aside(&self, patch: &Map<String, Value>) -> &'static [&'static str] {
+        let is_plain = |name: &String| PLAIN_METADATA.contains(&name.as_str());
+        match patch.get("metadata").and_then(Value::as_object) {
+            Some(metadata) if patch.len() == 1 && metadata.keys().all(is_plain) => &["spec", "status"],
+            _ => &[],
+        }
+    }
+
     fn answers_delete_with_object(&self) -> bool {
         true
     }
 }
 
 impl Strategy for Status {
+    fn may_set_aside(&self, patch: &Map<String, Value>) -> &'static [&'static str] {
+        if patch.keys().all(|name| matches!(name.as_str(), "metadata" | "status")) { &["spec"] } else { &[] }
+    }
+
+    fn needs_set_aside(&self, new: &Value, old: &Value) -> bool {
+        pod::status_depends_on_spec(new, old)
+    }
+
     fn default(&self, object: &mut Value, _gates: &Gates) {
         pod::default(object);
     }
@@ -112,6 +128,17 @@ impl Strategy for Status {
             .unwrap_or_default()
     }
 }
+
+/// Members of a patch's metadata that no rule sees together with spec or status.
+const PLAIN_METADATA: [&str; 7] = [
+    "uid",
+    "resourceVersion",
+    "labels",
+    "ownerReferences",
+    "finalizers",
+    "$deleteFromPrimitiveList/finalizers",
+    "$setElementOrder/finalizers",
+];
 
 /// A pod without its spec.
 #[derive(Deserialize)]

@@ -3,9 +3,10 @@
 //! Discovery, routing, field selectors and storage all read this table; what a kind *does* is in its strategy.
 
 use super::{
-    Endpoint, Resource, Selectable, Subresource, UnknownField, configmap, cronjob, event, job, lease, namespace, node,
-    pod, priorityclass, secret, serviceaccount,
+    Endpoint, Resource, Selectable, Subresource, UnknownField, configmap, cronjob, event, job, lease, limitrange,
+    namespace, node, pod, priorityclass, rbac, resourcequota, secret, serviceaccount,
 };
+use batch_types::meta::Scope;
 
 /// Every verb, in the order discovery prints them.
 const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
@@ -23,6 +24,7 @@ pub static GROUPS: &[&str] = &[
     "authentication.k8s.io",
     "authorization.k8s.io",
     "batch",
+    "rbac.authorization.k8s.io",
     "scheduling.k8s.io",
     "coordination.k8s.io",
 ];
@@ -48,6 +50,12 @@ pub static RESOURCES: &[Resource] = &[
         unknown_field: UnknownField::Short,
         strategy: &event::CoreEvent,
         ..core("events", "event", "Event")
+    },
+    Resource {
+        short_names: &["limits"],
+        storage_version_hash: "EBKMFVe6cwo=",
+        strategy: &limitrange::LimitRange,
+        ..core("limitranges", "limitrange", "LimitRange")
     },
     Resource {
         namespaced: false,
@@ -104,6 +112,18 @@ pub static RESOURCES: &[Resource] = &[
         ..core("pods", "pod", "Pod")
     },
     Resource {
+        short_names: &["quota"],
+        storage_version_hash: "8uhSgffRX6w=",
+        subresources: &[Subresource {
+            name: "status",
+            kind: None,
+            verbs: PART,
+            endpoint: Endpoint::Part(&resourcequota::Status),
+        }],
+        strategy: &resourcequota::ResourceQuota,
+        ..core("resourcequotas", "resourcequota", "ResourceQuota")
+    },
+    Resource {
         storage_version_hash: "S6u1pOWzb84=",
         selectable: &[Selectable { label: "type", path: &["type"], absent: "" }],
         unknown_field: UnknownField::Short,
@@ -113,6 +133,12 @@ pub static RESOURCES: &[Resource] = &[
     Resource {
         short_names: &["sa"],
         storage_version_hash: "pbx9ZvyFpBE=",
+        subresources: &[Subresource {
+            name: "token",
+            kind: Some(("authentication.k8s.io", "v1", "TokenRequest")),
+            verbs: CREATE,
+            endpoint: Endpoint::Token,
+        }],
         strategy: &serviceaccount::ServiceAccount,
         ..core("serviceaccounts", "serviceaccount", "ServiceAccount")
     },
@@ -164,6 +190,36 @@ pub static RESOURCES: &[Resource] = &[
         strategy: &event::NewEvent,
         conversion: Some(&event::NewEvent),
         ..core("events", "event", "Event")
+    },
+    Resource {
+        group: rbac::GROUP,
+        namespaced: false,
+        storage_version_hash: "48tpQ8gZHFc=",
+        topic: "clusterrolebindings.rbac.authorization.k8s.io",
+        strategy: &rbac::Binding { scope: Scope::Cluster },
+        ..core("clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding")
+    },
+    Resource {
+        group: rbac::GROUP,
+        namespaced: false,
+        storage_version_hash: "bYE5ZWDrJ44=",
+        topic: "clusterroles.rbac.authorization.k8s.io",
+        strategy: &rbac::Role { scope: Scope::Cluster },
+        ..core("clusterroles", "clusterrole", "ClusterRole")
+    },
+    Resource {
+        group: rbac::GROUP,
+        storage_version_hash: "eGsCzGH6b1g=",
+        topic: "rolebindings.rbac.authorization.k8s.io",
+        strategy: &rbac::Binding { scope: Scope::Namespaced },
+        ..core("rolebindings", "rolebinding", "RoleBinding")
+    },
+    Resource {
+        group: rbac::GROUP,
+        storage_version_hash: "7FuwZcIIItM=",
+        topic: "roles.rbac.authorization.k8s.io",
+        strategy: &rbac::Role { scope: Scope::Namespaced },
+        ..core("roles", "role", "Role")
     },
     Resource {
         group: "scheduling.k8s.io",

@@ -9,6 +9,8 @@ mod event;
 mod job;
 mod node;
 mod pod;
+mod quota;
+mod rbac;
 mod selector;
 mod simple;
 
@@ -70,10 +72,13 @@ fn printer(resource: &Resource) -> &'static Printer {
         ("", "nodes") => &node::PRINTER,
         ("", "namespaces") => &simple::NAMESPACES,
         ("", "configmaps") => &simple::CONFIG_MAPS,
+        ("", "resourcequotas") => &quota::PRINTER,
         ("", "secrets") => &simple::SECRETS,
         ("", "serviceaccounts") => &simple::SERVICE_ACCOUNTS,
         ("coordination.k8s.io", "leases") => &simple::LEASES,
         ("scheduling.k8s.io", "priorityclasses") => &simple::PRIORITY_CLASSES,
+        ("rbac.authorization.k8s.io", "rolebindings") => &rbac::ROLE_BINDINGS,
+        ("rbac.authorization.k8s.io", "clusterrolebindings") => &rbac::CLUSTER_ROLE_BINDINGS,
         _ => &simple::DEFAULT,
     }
 }
@@ -159,6 +164,8 @@ mod tests {
             ("", "events", events),
             ("events.k8s.io", "events", events),
             ("", "configmaps", "Name, Data, Age"),
+            ("", "limitranges", "Name, Created At:date"),
+            ("", "resourcequotas", "Name, Request, Limit, Age"),
             ("", "secrets", "Name, Type, Data, Age"),
             ("", "serviceaccounts", "Name, Age"),
             ("coordination.k8s.io", "leases", "Name, Holder, Age"),
@@ -167,6 +174,10 @@ mod tests {
                 "priorityclasses",
                 "Name, Value:integer, Global-Default:boolean, Age, PreemptionPolicy",
             ),
+            ("rbac.authorization.k8s.io", "roles", "Name, Created At:date"),
+            ("rbac.authorization.k8s.io", "clusterroles", "Name, Created At:date"),
+            ("rbac.authorization.k8s.io", "rolebindings", "Name, Role, Age, Users*, Groups*, ServiceAccounts*"),
+            ("rbac.authorization.k8s.io", "clusterrolebindings", "Name, Role, Age, Users*, Groups*, ServiceAccounts*"),
         ];
         for (group, plural, expected) in cases {
             assert_eq!(shape(group, plural), expected, "{group}/{plural}");

@@ -88,6 +88,7 @@ async fn to_existing(
         expected_uid: None,
         owners: Owners::Settled,
         dry_run: options.dry_run,
+        set_aside: &[],
     };
     let gates = server.state.gates;
     update::apply(server, call, &write, &mut |old, _| {
@@ -111,6 +112,7 @@ async fn to_missing(
         let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
         return Err(Status::conflict(target.resource, target.name(), &why));
     }
+    server.authorize_create(call, target)?;
     let mut object = merged(target, None, config, options, writer)?;
     // A version in the configuration is about an object that is not there (AS-129).
     metadata::of(&mut object).shift_remove("resourceVersion");

@@ -42,6 +42,7 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
         expected_uid: Some(metadata::text(&binding, "uid").to_owned()).filter(|uid| !uid.is_empty()),
         owners: Owners::Kept,
         dry_run: options.dry_run,
+        set_aside: &[],
     };
     let now = server.state.environment.now();
     apply(server, call, &write, &mut |old, _| bind(old, &binding, now)).await?;

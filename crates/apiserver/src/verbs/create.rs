@@ -2,17 +2,21 @@
 
 use batch_types::meta;
 use serde_json::Value;
+use store::Transaction;
 
 use super::{as_read, canonical, context, expected, object_meta, schema, scope_of, stored_form};
 use crate::{
     admission,
     answer::{Answer, Document},
+    auth::escalation,
     decode, metadata, negotiate,
     options::WriteOptions,
     ownership::{self, Writer},
+    quota::{self, Change},
     resources::{Context, Strategy},
     route::{self, Target},
     server::{ApiServer, Call},
+    set_aside::NOTHING,
     status::Status,
     storage::{self, WriteError},
 };
@@ -82,6 +86,7 @@ pub(super) async fn store_new(
         metadata::clear_system_members(&mut object);
         writer.record(schema(resource)?, None, &mut object);
     }
+    escalation::check_create(&server.state, &call.user, target, &object)?;
     admission::on_create(server, target, &mut object)?;
     let generate = metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
     if generate {
@@ -95,7 +100,7 @@ pub(super) async fn store_new(
     }
     let name = metadata::text(&prepared, "name").to_owned();
     let key = route::key(resource, target.namespace(), &name);
-    match write(server, &key, resource, prepared, new.dry_run).await? {
+    match write(server, target, &key, prepared, new.dry_run).await? {
         Written::Done(document) => Ok(Answer::object(201, resource, document)),
         Written::Taken(taken) => Err(already_exists(target, &name, generate, &taken)),
     }
@@ -167,19 +172,23 @@ enum Written {
 
 async fn write(
     server: &ApiServer,
+    target: &Target,
     key: &str,
-    resource: &'static crate::resources::Resource,
     object: Value,
     dry_run: bool,
 ) -> Result<Written, Status> {
-    let store = &server.state.store;
+    let Target { resource, .. } = *target;
+    let change =
+        |new| Change { resource, namespace: target.namespace(), key, old: None, new: Some(new), aside: &NOTHING };
     if dry_run {
-        return Ok(match store.get(key) {
+        quota::check(server, change(&object))?;
+        return Ok(match server.state.store.get(key) {
             Some(current) => Written::Taken(current),
             None => Written::Done(Document::Value(object)),
         });
     }
-    match storage::create(store, key, &stored_form(resource, object)).await {
+    let object = stored_form(resource, object);
+    match quota::commit(server, change(&object), Transaction::create(key, storage::stamped(&object))).await {
         Ok(stored) => Ok(Written::Done(Document::Stored(stored))),
         Err(WriteError::Conflict(Some(current))) => Ok(Written::Taken(current)),
         // Created and deleted again between the check and the answer: as good as a lost race.

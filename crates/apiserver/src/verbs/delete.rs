@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use store::Transaction;
 
 use super::{canonical, stored_form};
 use crate::{
@@ -10,8 +11,10 @@ use crate::{
     decode::{self, Expected},
     metadata, negotiate,
     options::{DeleteOptions, FieldValidation},
+    quota::{self, Change},
     route::Target,
     server::{ApiServer, Call},
+    set_aside::NOTHING,
     status::{Details, Status, success},
     storage::{self, Stored, WriteError},
 };
@@ -119,23 +122,34 @@ async fn attempt(
         _ => plain_step(&old, resource.strategy, options, now),
     };
     let new = canonical(resource, new).map_err(WriteError::Failed)?;
-    let store = &server.state.store;
-    let latest = if new == old || options.dry_run {
-        stored
-    } else {
-        storage::update(store, key, stored.revision, &stored_form(resource, new.clone())).await?
-    };
-    if !goes {
-        let document = if options.dry_run { Document::Value(new) } else { Document::Stored(latest) };
-        return Ok(Outcome::Kept(document));
-    }
+    let change = Change { resource, namespace: target.namespace(), key, old: Some(&old), new: None, aside: &NOTHING };
+    let is_marked = new != old;
     if options.dry_run {
-        return Ok(Outcome::Removed(new));
+        return Ok(if goes { Outcome::Removed(new) } else { Outcome::Kept(Document::Value(new)) });
     }
-    let last = storage::parse(&latest).map_err(WriteError::Failed)?;
-    match storage::delete(store, key, latest.revision, &last).await {
-        // What is answered carries the version of the removal.
-        Ok(removed) => served(&removed, resource).map(Outcome::Removed).map_err(WriteError::Failed),
+    if !goes && !is_marked {
+        return Ok(Outcome::Kept(Document::Stored(stored)));
+    }
+    let marked = || storage::stamped(&stored_form(resource, new.clone()));
+    if !goes {
+        let update = Transaction::update(key, stored.revision, marked());
+        let kept = quota::commit(server, Change { new: Some(&new), ..change }, update).await?;
+        return Ok(Outcome::Kept(Document::Stored(kept)));
+    }
+    // Marked and removed in one transaction: after a crash between the two nothing would hold the object, and nobody
+    // would remove it (INV-30).
+    let removal = match is_marked {
+        true => Transaction::update(key, stored.revision, marked()).delete(key, marked()),
+        false => Transaction::remove(key, stored.revision, marked()),
+    };
+    match quota::commit(server, change, removal).await {
+        Ok(first) => {
+            let mut last = served(&first, resource).map_err(WriteError::Failed)?;
+            // What is answered carries the version of the removal.
+            let version = first.revision + u64::from(is_marked);
+            metadata::of(&mut last).insert("resourceVersion".to_owned(), json!(version.to_string()));
+            Ok(Outcome::Removed(last))
+        }
         Err(WriteError::Conflict(None)) => Ok(Outcome::Removed(new)),
         Err(error) => Err(error),
     }

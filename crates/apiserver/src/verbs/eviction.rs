@@ -62,6 +62,7 @@ async fn mark_disrupted(
         expected_uid: None,
         owners: Owners::Kept,
         dry_run: false,
+        set_aside: &[],
     };
     let time = metadata::time(server.state.environment.now());
     let wanted = options.clone();

@@ -23,7 +23,7 @@ pub(super) fn get(server: &ApiServer, call: &Call, target: &Target) -> Result<An
         // Upstream names the node as if it were a pod.
         None => Err(Status::not_found(target.resource, node)),
         Some(logs) => {
-            let stream = logs.read(&pod, &options).map_err(Status::bad_request)?;
+            let stream = logs.read(&pod, &options)?;
             Ok(Answer { code: 200, content: Content::Text(ResponseBody::Stream(stream)) })
         }
     }

@@ -10,6 +10,7 @@ mod get;
 mod list;
 mod log;
 mod patch;
+mod token;
 mod update;
 mod watch;
 
@@ -18,12 +19,13 @@ use std::pin::Pin;
 use api_schema::{Type, json, registry};
 use batch_types::meta::Scope;
 use http::Method;
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, serde::Deserialize};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use crate::{
     answer::Answer,
     decode::Expected,
+    metadata,
     negotiate::Representation,
     resources::{Context, Endpoint, Resource, Strategy},
     route::Target,
@@ -112,6 +114,7 @@ async fn run_verb(
     match (verb, target.subresource.map(|subresource| &subresource.endpoint)) {
         (Verb::Create, Some(Endpoint::Binding)) => binding::create(server, call, target).await,
         (Verb::Create, Some(Endpoint::Eviction)) => eviction::create(server, call, target).await,
+        (Verb::Create, Some(Endpoint::Token)) => token::create(server, call, target).await,
         (Verb::Create, None) if target.resource.kind == "Binding" => binding::create(server, call, target).await,
         (Verb::Get, Some(Endpoint::Log)) => log::get(server, call, target),
         (Verb::Get, _) => get::get(server, call, target).await,
@@ -164,8 +167,7 @@ fn as_read(resource: &Resource, strategy: &dyn Strategy, mut object: Value, cx: 
 
 /// The typed metadata of a canonical object.
 fn object_meta(object: &Value) -> Result<ObjectMeta, Status> {
-    ObjectMeta::deserialize(&object["metadata"])
-        .map_err(|error| Status::internal(format!("metadata does not fit its schema: {error}")))
+    metadata::typed(object).map_err(|error| Status::internal(format!("metadata does not fit its schema: {error}")))
 }
 
 fn scope_of(resource: &Resource) -> Scope {

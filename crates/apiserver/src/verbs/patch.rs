@@ -30,6 +30,11 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
     }
     let ty = schema(target.resource)?;
     let strategy = strategy(target);
+    let (body, duplicates) = parse(patch_type, &bytes)?;
+    let set_aside = match &body {
+        Value::Object(members) if patch_type != PatchType::Json => strategy.may_set_aside(members),
+        _ => &[],
+    };
     let write = Write {
         target,
         strategy,
@@ -37,8 +42,8 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
         expected_uid: None,
         owners: Owners::RecordedFor(writer),
         dry_run: options.dry_run,
+        set_aside,
     };
-    let (body, duplicates) = parse(patch_type, &bytes)?;
     let convert = if patch_type == PatchType::Strategic { json::convert_unstructured } else { json::convert };
     let gates = server.state.gates;
     apply(server, call, &write, &mut |old, call| {
@@ -71,7 +76,10 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
         if forgets_owners {
             ownership::forget(&mut value);
         }
-        strategy.default(&mut value, &gates);
+        // What is set aside was stored with its defaults.
+        if old.get("spec").is_some() || set_aside.is_empty() {
+            strategy.default(&mut value, &gates);
+        }
         Ok(value)
     })
     .await

@@ -2,6 +2,7 @@
 
 use batch_types::meta;
 use serde_json::Value;
+use store::Transaction;
 
 use super::{
     as_read, canonical, context,
@@ -13,12 +14,15 @@ use super::{
 use crate::{
     admission,
     answer::{Answer, Document, served},
+    auth::escalation,
     decode, metadata, negotiate,
     options::WriteOptions,
     ownership::{self, Writer},
+    quota,
     resources::Strategy,
     route::Target,
     server::{ApiServer, Call},
+    set_aside::SetAside,
     status::Status,
     storage::{self, Stored, WriteError},
 };
@@ -42,12 +46,14 @@ pub(super) async fn update(server: &ApiServer, call: &mut Call, target: &Target)
     ownership::forget_if_asked(&bytes, &mut object);
     let writer = Writer::of(server, target, &call.headers, &options.field_manager);
     if server.state.store.get(&target.key()).is_none() && strategy.creates_on_update() && target.subresource.is_none() {
+        server.authorize_create(call, target)?;
         metadata::of(&mut object).shift_remove("resourceVersion");
         let new = New { target, writer: Some(writer), dry_run: options.dry_run };
         return create::store_new(server, call, &new, object).await;
     }
     let owners = Owners::RecordedFor(writer);
-    let write = Write { target, strategy, expected_version, expected_uid, owners, dry_run: options.dry_run };
+    let write =
+        Write { target, strategy, expected_version, expected_uid, owners, dry_run: options.dry_run, set_aside: &[] };
     if expected_version.is_none() && !strategy.updates_unconditionally() {
         return Err(must_be_specified(target));
     }
@@ -85,6 +91,8 @@ pub(super) struct Write<'a> {
     pub expected_uid: Option<String>,
     pub owners: Owners,
     pub dry_run: bool,
+    /// Members that the write need not look at.
+    pub set_aside: &'static [&'static str],
 }
 
 /// What a write does to managedFields.
@@ -110,15 +118,21 @@ pub(super) async fn apply(
     let target = write.target;
     let key = target.key();
     let mut current = server.state.store.get(&key);
+    let mut leave = write.set_aside;
     for _ in 0..ATTEMPTS_MAX {
-        let Some(stored) = current else { return Err(Status::not_found(target.resource, target.name())) };
+        let Some(stored) = &current else { return Err(Status::not_found(target.resource, target.name())) };
         let warnings = call.warnings.len();
-        let old = served(&stored, target.resource)?;
+        let (old, aside) = read(stored, target, leave)?;
         check_uid(&old, write)?;
-        let changed = change(&old, call)?;
-        check_version(&stored, &changed, write)?;
-        let new = prepare(server, call, write, changed, &old)?;
-        match store_changed(server, &key, &stored, write, new, &old).await {
+        let mut changed = change(&old, call)?;
+        aside.strip(&mut changed);
+        check_version(stored, &changed, write)?;
+        let Some(new) = prepare(server, call, write, changed, Current { object: &old, aside: &aside })? else {
+            call.warnings.truncate(warnings);
+            leave = &[];
+            continue;
+        };
+        match store_changed(server, &key, stored, write, new, Current { object: &old, aside: &aside }).await {
             Ok(document) => return Ok(Answer::object(200, target.resource, document)),
             Err(WriteError::Conflict(newer)) => {
                 call.warnings.truncate(warnings);
@@ -128,6 +142,22 @@ pub(super) async fn apply(
         }
     }
     Err(Status::stale(target.resource, target.name()))
+}
+
+/// The object that is to be changed.
+#[derive(Clone, Copy)]
+struct Current<'a> {
+    object: &'a Value,
+    /// What the object and its successor are judged without.
+    aside: &'a SetAside,
+}
+
+fn read(stored: &Stored, target: &Target, leave: &[&'static str]) -> Result<(Value, SetAside), Status> {
+    if leave.is_empty() {
+        Ok((served(stored, target.resource)?, SetAside::default()))
+    } else {
+        SetAside::split(stored, leave)
+    }
 }
 
 fn check_uid(old: &Value, write: &Write<'_>) -> Result<(), Status> {
@@ -159,14 +189,15 @@ fn check_version(stored: &Stored, changed: &Value, write: &Write<'_>) -> Result<
     }
 }
 
-/// System metadata, strategy, validation.
+/// System metadata, strategy, validation. `None` when what was set aside is needed after all.
 fn prepare(
     server: &ApiServer,
     call: &mut Call,
     write: &Write<'_>,
     mut new: Value,
-    old: &Value,
-) -> Result<Value, Status> {
+    current: Current<'_>,
+) -> Result<Option<Value>, Status> {
+    let Current { object: old, aside } = current;
     let resource = write.target.resource;
     let cx = context(server);
     match &write.owners {
@@ -176,16 +207,23 @@ fn prepare(
     }
     metadata::restore(&mut new, old);
     call.warnings.extend(meta::drop_duplicate_owners(&mut new));
-    admission::mutate_update(write.target, &mut new, old);
+    if aside.is_empty() {
+        admission::mutate_update(write.target, &mut new, old);
+    }
     write.strategy.prepare_for_update(&mut new, old, &cx);
-    let new = canonical(resource, new)?;
+    let mut new = canonical(resource, new)?;
+    aside.strip(&mut new);
+    if !aside.is_empty() && write.strategy.needs_set_aside(&new, old) {
+        return Ok(None);
+    }
+    escalation::check_update(&server.state, &call.user, write.target, &new, old)?;
     let is_unchanged = if write.strategy.defaults_on_read() {
         is_same(&as_read(resource, write.strategy, new.clone(), &cx)?, old)
     } else {
         is_same(&new, old)
     };
     if is_unchanged {
-        return Ok(new);
+        return Ok(Some(new));
     }
     admission::on_update(server, write.target, &new, old)?;
     let mut errors = Vec::new();
@@ -197,7 +235,7 @@ fn prepare(
         return Err(Status::invalid(resource.kind, resource.validated_group(), metadata::text(old, "name"), &errors));
     }
     call.warnings.extend(write.strategy.warnings_on_update(&new, old));
-    as_read(resource, write.strategy, new, &cx)
+    as_read(resource, write.strategy, new, &cx).map(Some)
 }
 
 /// Stores the result, unless it changes nothing (AS-83) or lets a terminating object go (AS-113).
@@ -206,17 +244,19 @@ async fn store_changed(
     key: &str,
     stored: &Stored,
     write: &Write<'_>,
-    new: Value,
-    old: &Value,
+    mut new: Value,
+    current: Current<'_>,
 ) -> Result<Document, WriteError> {
-    let store = &server.state.store;
+    let Current { object: old, aside } = current;
     let resource = write.target.resource;
+    let change = quota::Change { resource, namespace: write.target.namespace(), key, old: Some(old), new: None, aside };
     if is_released(&new, old, resource.kind) {
         if !write.dry_run {
             // Watchers see the object as it last was in the store, finalizers included (AS-99).
-            let last = storage::parse(stored).map_err(WriteError::Failed)?;
-            storage::delete(store, key, stored.revision, &last).await?;
+            let last = storage::parse(stored)?;
+            quota::commit(server, change, Transaction::remove(key, stored.revision, storage::stamped(&last))).await?;
         }
+        aside.restore(&mut new);
         return Ok(Document::Value(new));
     }
     let is_first_write = stored.revision == stored.create_revision;
@@ -224,9 +264,13 @@ async fn store_changed(
         return Ok(Document::Stored(stored.clone()));
     }
     if write.dry_run {
+        quota::check(server, quota::Change { new: Some(&new), ..change })?;
+        aside.restore(&mut new);
         return Ok(Document::Value(new));
     }
-    storage::update(store, key, stored.revision, &stored_form(resource, new)).await.map(Document::Stored)
+    let new = stored_form(resource, new);
+    let update = Transaction::update(key, stored.revision, aside.stamped(schema(resource)?, &new));
+    quota::commit(server, quota::Change { new: Some(&new), ..change }, update).await.map(Document::Stored)
 }
 
 /// Nothing changed but the times in managedFields, which do not count (AS-83).

@@ -205,7 +205,11 @@ impl Stream {
                 self.next_bookmark = if Instant::now() < last { next.min(last) } else { self.deadline };
             }
             batch = watch.next_batch(BATCH_MAX) => match batch {
-                Ok(events) => events.iter().for_each(|event| self.event(event, &mut chunk)),
+                Ok(events) => {
+                    // Growing step by step would copy what is already there again and again.
+                    chunk.reserve(events.iter().map(|event| event.entry.value.len() + FRAME_BYTES).sum());
+                    events.iter().for_each(|event| self.event(event, &mut chunk));
+                }
                 Err(error) => {
                     self.phase = Phase::Failing(too_old(&error));
                     return None;
@@ -242,7 +246,7 @@ impl Stream {
     /// The line that all watchers in the common form share; it depends on nothing but the event.
     fn shared(&self, kind: &'static str, event: &Arc<Event<Attributes>>, chunk: &mut BytesMut) {
         let line = event.frame(|event| {
-            let mut line = BytesMut::new();
+            let mut line = BytesMut::with_capacity(event.entry.value.len() + FRAME_BYTES);
             put_line(kind, &event.entry.value, &mut line);
             line.freeze()
         });
@@ -259,8 +263,11 @@ fn too_old(error: &ReadError) -> Status {
     }
 }
 
+/// What is written around an object, and a little more.
+const FRAME_BYTES: usize = 40;
+
 fn put_line(kind: &str, object: &[u8], chunk: &mut BytesMut) {
-    chunk.reserve(object.len() + 40);
+    chunk.reserve(object.len() + FRAME_BYTES);
     chunk.extend_from_slice(b"{\"type\":\"");
     chunk.extend_from_slice(kind.as_bytes());
     chunk.extend_from_slice(b"\",\"object\":");

@@ -50,11 +50,23 @@ impl Api {
 
     pub async fn with(options: store::Options) -> Self {
         let store = store::Store::open_in_memory(options, apiserver::storage::attributes()).unwrap();
-        let options = Options {
-            admin_token: Some(TOKEN.to_owned()),
-            gates: Default::default(),
-            environment: Environment::system(),
-        };
+        Self::on(store, Environment::system()).await
+    }
+
+    /// With a clock and randomness of its own.
+    pub async fn in_environment(environment: Environment) -> Self {
+        let attributes = apiserver::storage::attributes();
+        let store = store::Store::open_in_memory(store::Options::default(), attributes).unwrap();
+        Self::on(store, environment).await
+    }
+
+    /// Another server on the same store.
+    pub async fn restarted(&self) -> Self {
+        Self::on(self.store.clone(), Environment::system()).await
+    }
+
+    async fn on(store: apiserver::storage::ObjectStore, environment: Environment) -> Self {
+        let options = Options { admin_token: Some(TOKEN.to_owned()), gates: Default::default(), environment };
         let server = ApiServer::new(store.clone(), options).await.unwrap();
         Self { client: server.client(), server, store }
     }

@@ -38,5 +38,5 @@ pub use draft::{Draft, with_status};
 pub use events::{COMPONENT, Event};
 pub use job_object::{TemplateError, job_name};
 pub use observe::{Observation, Questions, Snapshot, observe, questions};
-pub use times::{NeverDue, Times, next_runs};
+pub use times::{Due, NeverDue, Times, next_runs};
 pub use view::{ActiveJob, ConcurrencyPolicy, CronJobView, Ending, JobView, Spec, Status};

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::job::Uid;
+use crate::teeth::{Mutation, is};
 
 use super::{ActiveJob, CronJobView, Draft, Ending, Event, JobView, history, job_name};
 
@@ -73,10 +74,11 @@ pub fn observe(snapshot: &Snapshot<'_>, gone: &HashSet<Uid>) -> Observation {
                 None => events.push(Event::unexpected(&job.name)),
             },
             None => {}
+            Some(_) if is(Mutation::F20) && cron_job.spec.successful_jobs_history_limit == Some(0) => {}
             Some(ending) => finished(&mut draft, job, ending),
         }
     }
-    for entry in cron_job.status.active.iter().filter(|entry| gone.contains(&entry.uid)) {
+    for entry in cron_job.status.active.iter().filter(|entry| gone.contains(&entry.uid) && !is(Mutation::F04)) {
         draft.unlist(&entry.uid);
         draft.tell(Event::missing(&entry.name));
     }
@@ -107,5 +109,5 @@ fn is_unlisted(job: &JobView, cron_job: &CronJobView) -> bool {
 
 /// The scheduled time that we started a Job for; `None` for Jobs that people made by hand (CJ-74).
 fn started_for(job: &JobView, cron_job: &CronJobView) -> Option<Timestamp> {
-    job.scheduled.filter(|scheduled| *job.name == job_name(&cron_job.name, *scheduled))
+    job.scheduled.filter(|_| !is(Mutation::F01)).filter(|scheduled| *job.name == job_name(&cron_job.name, *scheduled))
 }

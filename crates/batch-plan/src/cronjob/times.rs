@@ -10,6 +10,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::CronJobView;
+use crate::teeth::{Mutation, is};
 
 /// More missed times than this are worth a warning (CJ-30).
 const MISSED_MAX: i64 = 100;
@@ -68,7 +69,7 @@ impl<'a> Times<'a> {
     /// The most recent missed time that may still be started (CJ-32).
     pub fn due(&self, now: Timestamp) -> Result<Option<Due>, NeverDue> {
         let Some(time) = self.most_recent(now) else {
-            return if self.next(now).is_some() { Ok(None) } else { Err(NeverDue) };
+            return if self.next(now).is_some() || is(Mutation::F10) { Ok(None) } else { Err(NeverDue) };
         };
         let earliest = self.earliest(now);
         if time <= earliest {
@@ -90,7 +91,10 @@ impl<'a> Times<'a> {
 
     /// Nothing at or before this is started any more. A deadline that reaches back beyond all clocks is none (REG-F26).
     fn earliest(&self, now: Timestamp) -> Timestamp {
-        let deadline = self.starting_deadline_seconds.map(SignedDuration::from_secs);
+        let deadline = self.starting_deadline_seconds.map(|seconds| match is(Mutation::F26) {
+            true => SignedDuration::from_nanos(seconds.wrapping_mul(1_000_000_000)),
+            false => SignedDuration::from_secs(seconds),
+        });
         let earliest = deadline.and_then(|deadline| now.checked_sub(deadline).ok());
         earliest.map_or(self.since, |earliest| earliest.max(self.since))
     }
@@ -103,7 +107,7 @@ impl<'a> Times<'a> {
             let rounds = now.duration_since(first).as_secs() / seconds;
             return first.checked_add(SignedDuration::from_secs(rounds.checked_mul(*seconds)?)).ok();
         }
-        let Some(second) = self.after(first).filter(is_past) else { return Some(first) };
+        let Some(second) = self.after(first).filter(is_past).filter(|_| !is(Mutation::F14)) else { return Some(first) };
         // The successor of every instant before the wanted one is in the past, and of every other in the future.
         let (mut before, mut not_before) = (second.as_second() - 1, now.as_second());
         let past_after = |second: i64| self.after(Timestamp::from_second(second).ok()?).filter(is_past);
@@ -183,9 +187,6 @@ mod tests {
             ("0 * * * *", -HOUR, Some(2 * HOUR), 10 * DAY + HOUR, Some((10 * DAY + HOUR, false))),
             // CJ-34: a deadline of zero leaves no moment to start.
             ("* * * * *", 0, Some(0), HOUR, None),
-            // REG-F26: more seconds than a Duration of Go, or any clock, can hold.
-            ("0 * * * *", 0, Some(9_223_372_037), HOUR, Some((HOUR, false))),
-            ("0 * * * *", 0, Some(i64::MAX), HOUR, Some((HOUR, false))),
             ("0 * * * *", 0, Some(1), HOUR, Some((HOUR, false))),
             // CJ-35 of upstream: never due. The rhythm is kept, and what is in time is started.
             ("@every 1h", 0, Some(10), HOUR + 5, Some((HOUR, false))),
@@ -201,6 +202,17 @@ mod tests {
             let expected = expected.map(|(time, many_missed)| Due { time: t(time), many_missed });
             assert_eq!(due, Ok(expected), "{text} since {since} at {now} deadline {deadline:?}");
         }
+    }
+
+    /// More seconds than a Duration of Go, or any clock, can hold mean no limit.
+    #[test]
+    fn reg_f26_long_starting_deadlines_do_not_overflow() {
+        let schedule = parse("0 * * * *").unwrap();
+        for deadline in [9_223_372_036, 9_223_372_037, i64::MAX] {
+            let due = times(&schedule, 0, Some(deadline)).due(t(HOUR));
+            assert_eq!(due, Ok(Some(Due { time: t(HOUR), many_missed: false })), "{deadline}");
+        }
+        assert_eq!(times(&schedule, 0, Some(0)).due(t(HOUR)), Ok(None));
     }
 
     /// A.7, without the 100 milliseconds.
@@ -226,7 +238,7 @@ mod tests {
 
     /// REG-F10.
     #[test]
-    fn a_day_that_does_not_exist_is_never_due() {
+    fn reg_f10_a_day_that_does_not_exist_is_never_due() {
         let schedule = parse("59 23 31 2 *").unwrap();
         assert_eq!(times(&schedule, 0, None).due(t(40 * DAY)), Err(NeverDue));
         assert_eq!(times(&schedule, 0, None).next(t(0)), None);
@@ -257,6 +269,32 @@ mod tests {
         assert_eq!(runs("30 2 30 10 *", "2016-10-01T00:00:00Z", 2), ["2016-10-30T00:30:00Z", "2016-10-30T01:30:00Z"]);
     }
 
+    /// Every zone, around every change of its clock in two years: times grow, and are those of the schedule.
+    #[test]
+    fn reg_f22_no_clock_change_starts_anything_twice_or_at_another_time() {
+        let begin: Timestamp = "2025-06-01T00:00:00Z".parse().unwrap();
+        let end = begin + SignedDuration::from_hours(2 * 365 * 24);
+        let mut changes = 0;
+        for name in jiff::tz::db().available() {
+            let (Ok(zone), Ok(schedule)) =
+                (TimeZone::get(name.as_str()), parse_in_zone("*/30 0-4 * * *", Some(name.as_str())))
+            else {
+                continue;
+            };
+            for change in zone.following(begin).take_while(|change| change.timestamp() < end) {
+                let around = SignedDuration::from_hours(5);
+                let runs = next_runs(&schedule, &UTC, change.timestamp() - around);
+                let runs: Vec<Timestamp> = runs.take_while(|run| *run < change.timestamp() + around).collect();
+                assert!(runs.windows(2).all(|pair| pair[0] < pair[1]), "{}: {runs:?}", name.as_str());
+                for local in runs.iter().map(|run| run.to_zoned(zone.clone())) {
+                    assert!(local.minute() % 30 == 0 && local.hour() <= 4, "{local}");
+                }
+                changes += 1;
+            }
+        }
+        assert!(changes > 100, "{changes} changes of clocks");
+    }
+
     fn any_schedule() -> impl Strategy<Value = String> {
         let field = |min: u32, max: u32| {
             prop_oneof![
@@ -278,7 +316,7 @@ mod tests {
 
         /// REG-F14: against a walk through all activations.
         #[test]
-        fn the_last_activation_of_a_walk_is_due(
+        fn reg_f14_the_last_activation_of_a_walk_is_due(
             text in any_schedule(),
             zone in prop::sample::select(vec!["UTC", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"]),
             since in 1_300_000_000i64..1_900_000_000,

@@ -3,7 +3,7 @@
 //! The graph may lag behind the truth. It is therefore only used to find what is worth judging; before anything is
 //! deleted, the absence of its owners is confirmed by the server (INV-40).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use super::{
     object::{Deletion, Object, OwnerReference, Uid},
@@ -15,7 +15,8 @@ use super::{
 pub struct Graph {
     objects: HashMap<Uid, Object>,
     /// Dependents by the uid of the owner they name, whether that owner is known or not.
-    dependents: HashMap<Uid, HashSet<Uid>>,
+    /// In order, so that what follows from news is repeatable.
+    dependents: HashMap<Uid, BTreeSet<Uid>>,
 }
 
 /// Something to do because of news.
@@ -426,7 +427,7 @@ mod tests {
         #[test]
         fn nothing_that_needs_judgement_is_overlooked(history in vec(event(), 0..24)) {
             let mut graph = Graph::default();
-            let mut announced = HashSet::new();
+            let mut announced = BTreeSet::new();
             for event in &history {
                 for step in play(&mut graph, event) {
                     if let Step::Judge(uid) = step {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Uid;
 use super::events::Event;
 use super::pod_view::FailureCounts;
+use crate::teeth::{Mutation, is};
 
 /// A pod to call the API about. The UID goes along as a precondition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +84,7 @@ impl CallOutcome {
         match self {
             Self::Unanswered(error) | Self::Failed(error) | Self::PatchFailed(error) => Some(error),
             Self::NameTaken => Some("the name is taken by a pod that is not the Job's"),
+            Self::NamespaceTerminating if is(Mutation::C22) => Some("the namespace is being terminated"),
             Self::Done | Self::Gone | Self::NamespaceTerminating | Self::Skipped => None,
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Settings;
+use crate::teeth::{Mutation, is};
 
 /// Failures whose times are remembered. More cannot change a delay: `2^31` times any base is above any limit.
 const REMEMBERED_MAX: usize = 32;
@@ -51,14 +52,17 @@ impl FailureHistory {
 /// What is left of the delay after that many failures in a row, the last of them at `last_failure` (JC-1104).
 ///
 /// Never more than the whole delay, whatever the clocks of nodes say (REG-D13).
-pub(crate) fn remaining(failures: u64, last_failure: Timestamp, now: Timestamp, settings: &Settings) -> Duration {
+pub fn remaining(failures: u64, last_failure: Timestamp, now: Timestamp, settings: &Settings) -> Duration {
     if failures == 0 {
         return Duration::ZERO;
     }
-    let doublings = u32::try_from(failures - 1).unwrap_or(u32::MAX);
+    let doublings = if is(Mutation::D07) { 0 } else { u32::try_from(failures - 1).unwrap_or(u32::MAX) };
     let factor = 2_u32.checked_pow(doublings).unwrap_or(u32::MAX);
     let delay = settings.pod_failure_backoff.saturating_mul(factor).min(settings.pod_failure_backoff_max);
     let elapsed: SignedDuration = now.duration_since(last_failure);
+    if is(Mutation::D13) && elapsed.is_negative() {
+        return delay.saturating_add(elapsed.unsigned_abs());
+    }
     let elapsed = Duration::try_from(elapsed).unwrap_or(Duration::ZERO);
     delay.saturating_sub(elapsed)
 }
@@ -119,7 +123,7 @@ mod tests {
 
     /// REG-D13.
     #[test]
-    fn clocks_that_are_ahead_do_not_lengthen_it() {
+    fn reg_d13_clocks_that_are_ahead_do_not_lengthen_it() {
         assert_eq!(left(1, -3600, 10, 600), 10);
         assert_eq!(left(9, -3600, 10, 600), 600);
     }

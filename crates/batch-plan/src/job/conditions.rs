@@ -5,6 +5,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{JobCondition, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::teeth::{Mutation, is};
+
 /// The condition of that type.
 pub(crate) fn find<'a>(status: &'a JobStatus, kind: &str) -> Option<&'a JobCondition> {
     status.conditions.iter().flatten().find(|found| found.type_ == kind)
@@ -26,7 +28,7 @@ pub(crate) fn fresh(kind: &str, status: &str, reason: &str, message: &str, now: 
 /// conditions blindly, which goes wrong when somebody put one there with status False (Q-11, REG-B04).
 pub(crate) fn upsert(status: &mut JobStatus, new: JobCondition) -> bool {
     let list = status.conditions.get_or_insert_default();
-    match list.iter_mut().find(|known| known.type_ == new.type_) {
+    match list.iter_mut().find(|known| known.type_ == new.type_ && !is(Mutation::B02)) {
         Some(known) if known.status == new.status && known.reason == new.reason && known.message == new.message => {
             false
         }

@@ -23,14 +23,21 @@ pub(crate) struct InFlight {
     /// Created, not yet seen.
     creations: BTreeMap<Arc<str>, Timestamp>,
     /// Creations without an answer. They may have landed, or may still land, so the next attempt uses the same name
-    /// for the same index (INV-22).
-    uncertain: BTreeMap<Arc<str>, Option<u32>>,
+    /// for the same index (INV-22), and the Job does not finish while one of them may yet be seen (INV-9).
+    uncertain: BTreeMap<Arc<str>, Unanswered>,
     /// Names that exist already and are not ours.
     blocked: BTreeSet<Arc<str>>,
     /// Deleted, not yet seen to be terminating or gone.
     deletions: BTreeMap<Uid, Timestamp>,
     /// Whether the write that finished the Job went through (JC-410).
     finished: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Unanswered {
+    index: Option<u32>,
+    /// The last attempt.
+    since: Timestamp,
 }
 
 impl InFlight {
@@ -51,12 +58,8 @@ impl InFlight {
         self.creations.insert(name.clone(), now);
     }
 
-    pub(crate) fn creation_unanswered(&mut self, name: &Arc<str>, index: Option<u32>) {
-        self.uncertain.insert(name.clone(), index);
-    }
-
-    pub(crate) fn creation_refused(&mut self, name: &str) {
-        self.uncertain.remove(name);
+    pub(crate) fn creation_unanswered(&mut self, name: &Arc<str>, index: Option<u32>, now: Timestamp) {
+        self.uncertain.insert(name.clone(), Unanswered { index, since: now });
     }
 
     pub(crate) fn name_taken(&mut self, name: &Arc<str>) {
@@ -85,7 +88,7 @@ impl InFlight {
 
     /// Unanswered creations of an index, or of a pod without one.
     pub(crate) fn uncertain(&self, index: Option<u32>) -> impl Iterator<Item = &Arc<str>> {
-        self.uncertain.iter().filter(move |(_, of)| **of == index).map(|(name, _)| name)
+        self.uncertain.iter().filter(move |(_, attempt)| attempt.index == index).map(|(name, _)| name)
     }
 
     /// Whether a created pod has not been seen yet.
@@ -100,12 +103,21 @@ impl InFlight {
 
     /// Nothing if the cache shows all we did (JC-402), otherwise how long to wait for it at most.
     pub(crate) fn waiting(&self, now: Timestamp, timeout: Duration) -> Option<Duration> {
-        let since = self.creations.values().chain(self.deletions.values());
-        since
-            .filter(|since| !expired(**since, now, timeout))
-            .map(|since| timeout.saturating_sub(elapsed(*since, now)))
-            .max()
+        longest_wait(self.creations.values().chain(self.deletions.values()), now, timeout)
     }
+
+    /// Nothing if the cache shows every pod that an unanswered creation may have left behind, otherwise how long to wait
+    /// for it at most. A refused repetition proves nothing: quota, for one, is asked before the name is looked at.
+    pub(crate) fn uncertain_for(&self, now: Timestamp, timeout: Duration) -> Option<Duration> {
+        longest_wait(self.uncertain.values().map(|attempt| &attempt.since), now, timeout)
+    }
+}
+
+fn longest_wait<'a>(since: impl Iterator<Item = &'a Timestamp>, now: Timestamp, timeout: Duration) -> Option<Duration> {
+    since
+        .filter(|since| !expired(**since, now, timeout))
+        .map(|since| timeout.saturating_sub(elapsed(*since, now)))
+        .max()
 }
 
 fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
@@ -147,11 +159,13 @@ mod tests {
     #[test]
     fn a_creation_without_answer_is_repeated_not_expected() {
         let mut in_flight = InFlight::default();
-        in_flight.creation_unanswered(&"a".into(), Some(3));
+        in_flight.creation_unanswered(&"a".into(), Some(3), at(0));
         assert_eq!(in_flight.waiting(at(0), TIMEOUT), None);
+        assert_eq!(in_flight.uncertain_for(at(10), TIMEOUT), Some(Duration::from_secs(290)));
+        assert_eq!(in_flight.uncertain_for(at(300), TIMEOUT), None);
         assert_eq!(in_flight.uncertain(Some(3)).map(|name| &**name).collect::<Vec<_>>(), ["a"]);
         assert_eq!(in_flight.uncertain(None).count(), 0);
-        in_flight.creation_refused("a");
+        in_flight.pod_seen("a");
         assert_eq!(in_flight, InFlight::default());
     }
 

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 
 use super::{PodRef, PodView, Tally, Uid};
+use crate::teeth::{Mutation, is};
 
 /// Everything known about pods.
 #[derive(Debug)]
@@ -89,10 +90,13 @@ impl Ledger {
 
     /// The Job is gone. Returns its pods that are still tracked: nobody else will release them (JC-206).
     pub fn forget_job(&mut self, uid: &Uid) -> Vec<PodRef> {
+        if is(Mutation::C10) {
+            return Vec::new();
+        }
         let Some(JobPods { namespace, tally }) = self.jobs.remove(uid) else { return Vec::new() };
         if let Some(jobs) = self.namespaces.get_mut(&namespace) {
             jobs.remove(uid);
-            if jobs.is_empty() {
+            if jobs.is_empty() && !is(Mutation::A14) {
                 self.namespaces.remove(&namespace);
             }
         }
@@ -128,7 +132,7 @@ impl Ledger {
                 noticed.jobs.push(job);
             }
             Some(Home::Stray) => {
-                let over = pod.deleting || pod.phase.is_terminal();
+                let over = (pod.deleting || pod.phase.is_terminal()) && !is(Mutation::A01);
                 noticed.orphan = pod.finalizer && (pod.controller.is_none() || over);
                 self.offer(pod, &mut noticed);
             }
@@ -362,7 +366,7 @@ mod tests {
 
     /// REG-A14, REG-C10.
     #[test]
-    fn nothing_is_left_of_what_is_gone() {
+    fn reg_a14_and_c10_nothing_is_left_of_what_is_gone() {
         let mut ledger = ledger(&["j"]);
         ledger.observe_pod(pod("p", "j", Some(("Job", "j")), "Running"), now());
         ledger.observe_pod(pod("q", "j", None, "Running"), now());

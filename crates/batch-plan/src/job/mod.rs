@@ -46,10 +46,12 @@ mod verdict;
 mod tests;
 
 pub use action::{CallOutcome, Creation, PodAction, PodRef, ReleaseOutcome};
+pub use backoff::remaining as backoff_remaining;
 pub use events::{COMPONENT, Event, EventKind};
 pub use failure_policy::PolicyAction;
 pub use ledger::{Change, Ledger, Noticed};
 pub use metrics::{CompletionMode, CreationReason, Ended, Metric, SyncAction};
+pub use names::pod_name;
 pub use orphans::is_orphan;
 pub use plan::{Claims, Plan, Skip, Snapshot, plan};
 pub use pod_view::{Controller, ExitCode, FailureCounts, Phase, PodView, Restarts, SURPLUS_ANNOTATION};

@@ -7,6 +7,7 @@
 use batch_types::names::{GENERATED_SUFFIX_ALPHABET, GENERATED_SUFFIX_LEN, generated};
 
 use super::Uid;
+use crate::teeth::{Mutation, is};
 
 /// What the API server keeps of a `generateName`.
 const PREFIX_MAX: usize = 58;
@@ -18,6 +19,11 @@ const SUFFIXES: u64 = (GENERATED_SUFFIX_ALPHABET.len() as u64).pow(GENERATED_SUF
 pub(crate) struct PodNames<'a> {
     job_name: &'a str,
     seed: u64,
+}
+
+/// The name of a Job's pod number `number`, or of that index's: what the controller will call it.
+pub fn pod_name(job_name: &str, job: &Uid, index: Option<u32>, number: u64) -> String {
+    PodNames::new(job_name, job).name(index, number)
 }
 
 /// How many pods a NonIndexed Job has had, has, and should have active.
@@ -45,6 +51,7 @@ impl<'a> PodNames<'a> {
     /// (up to 14 million of them).
     pub(crate) fn name(&self, index: Option<u32>, number: u64) -> String {
         let seed = index.map_or(self.seed, |index| self.seed ^ fnv1a(&index.to_le_bytes()));
+        let number = if is(Mutation::C08) || is(Mutation::C09) { number + next_draw() } else { number };
         generated(&self.prefix(index), &suffix(seed, number))
     }
 
@@ -82,6 +89,12 @@ fn suffix(seed: u64, number: u64) -> String {
         char::from(character)
     });
     characters.collect()
+}
+
+/// Names as a server would draw them: never the same again.
+fn next_draw() -> u64 {
+    static DRAWN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    1000 * DRAWN.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
 /// FNV-1a: short, and the same in every release, which names of existing pods depend on.

@@ -32,9 +32,10 @@ use super::scale::Demand;
 use super::stages::{Act, Context, SpecFacts};
 use super::tally::Tally;
 use super::totals::Totals;
-use super::tracking::{Circumstances, collect};
+use super::tracking::{Circumstances, Round, collect};
 use super::verdict::{Decision, decide, time_left};
 use super::{Settings, Uid, owns};
+use crate::teeth::{Mutation, is};
 
 /// Everything one decision may look at. The shell builds it; nothing here can block or fail.
 #[derive(Debug, Clone, Copy)]
@@ -91,11 +92,12 @@ pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
         return Plan::Skip(Skip::ManagedBy(spec.managed_by.clone().unwrap_or_default()));
     }
     if is_finished(job) {
-        let left: Vec<PodRef> =
-            tally.tracked().take(settings.releases_max).map(|(_, uid)| tally.pod_ref(uid)).collect();
-        return if left.is_empty() { Plan::Skip(Skip::Finished) } else { Plan::Release(left) };
+        let left = tally.tracked().filter(|key| !(is(Mutation::A03) && tally.live.contains(*key)));
+        let left = left.map(|(_, uid)| uid).chain(tally.stranded());
+        let left: Vec<PodRef> = left.take(settings.releases_max).map(|uid| tally.pod_ref(uid)).collect();
+        return if left.is_empty() || is(Mutation::A12) { Plan::Skip(Skip::Finished) } else { Plan::Release(left) };
     }
-    if tally.in_flight.is_finished() {
+    if tally.in_flight.is_finished() && !is(Mutation::B07) {
         return Plan::Skip(Skip::FinishedUnseen);
     }
     if !matches!(spec.completion_mode.as_deref(), None | Some(value::INDEXED | value::NON_INDEXED)) {
@@ -125,11 +127,12 @@ fn act(snapshot: &Snapshot<'_>, spec: &JobSpec, status: &JobStatus) -> Act {
     let Snapshot { job, tally, now, settings } = *snapshot;
     let stamp = Timestamp::from_second(now.as_second()).unwrap_or(now);
     let deleting = job.metadata.deletion_timestamp.is_some();
-    let waiting = tally.in_flight.waiting(now, settings.expectations_timeout);
+    let waiting = tally.in_flight.waiting(now, settings.expectations_timeout).filter(|_| !is(Mutation::C08));
+    let uncertain = tally.in_flight.uncertain_for(now, settings.expectations_timeout).filter(|_| !is(Mutation::I09));
     let totals = Totals::new(status, tally);
 
     let mut status = status.clone();
-    if status.start_time.is_none() && spec.suspend != Some(true) {
+    if (status.start_time.is_none() || is(Mutation::D15)) && spec.suspend != Some(true) {
         status.start_time = Some(Time(stamp));
     }
     let decision = decide(job, &status, tally, &totals, now, settings);
@@ -154,20 +157,26 @@ fn act(snapshot: &Snapshot<'_>, spec: &JobSpec, status: &JobStatus) -> Act {
     let ending = decision.as_ref().map(|decision| decision.ended);
     let ending = ending.or(facts.completed(totals.succeeded).then_some(Ended::Succeeded));
     let listed = totals.uncounted.succeeded.iter().chain(&totals.uncounted.failed);
+    let unseen = tally.in_flight.unseen_pods(now, settings.expectations_timeout) as u64;
+    let forgets_active = is(Mutation::A18) && delay.is_some();
     let context = Context {
-        active: u64::from(tally.active) + tally.in_flight.unseen_pods(now, settings.expectations_timeout) as u64,
+        active: if forgets_active { 0 } else { u64::from(tally.active) + unseen },
         ready: u64::from(tally.ready),
         terminating: u64::from(tally.terminating),
         ready_pods: action.pods().filter(|uid| tally.pods[*uid].ready).cloned().collect(),
         satisfied: waiting.is_none(),
+        certain: uncertain.is_none(),
         managed,
         settled: listed.filter(|uid| !tally.is_tracked(uid)).cloned().collect(),
-        going_on: collect(tally, &totals, around, settings),
+        going_on: match is(Mutation::D09) && delay.is_some() {
+            true => Round::default(),
+            false => collect(tally, &totals, around, settings),
+        },
         ending: ending.map(|ended| {
             let around = Circumstances { ending: Some(ended), deleting, hold_fail_job: false };
             collect(tally, &totals, around, settings)
         }),
-        wake_after: [waiting, time_left, delay].into_iter().flatten().min(),
+        wake_after: [waiting, uncertain.filter(|_| ending.is_some()), time_left, delay].into_iter().flatten().min(),
         spec: facts,
         completion: Decision::completions_reached(settings),
         status,

@@ -9,6 +9,7 @@ use batch_types::selector::Selector;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 
 use super::failure_policy::FailurePolicy;
+use crate::teeth::{Mutation, is};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rules {
@@ -33,7 +34,7 @@ impl Rules {
         Self {
             indexed,
             index_bound: if indexed { natural(spec.completions.unwrap_or(0)) } else { u32::MAX },
-            replace_only_failed: only_failed || spec.pod_failure_policy.is_some(),
+            replace_only_failed: only_failed || spec.pod_failure_policy.is_some() && !is(Mutation::B14),
             index_limit: spec.backoff_limit_per_index.filter(|_| indexed).map(natural),
             policy: spec.pod_failure_policy.as_ref().map(FailurePolicy::new),
             selector: spec.selector.as_ref().and_then(|selector| Selector::from_label_selector(Some(selector))),

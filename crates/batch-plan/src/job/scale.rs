@@ -21,6 +21,7 @@ use super::rules::natural;
 use super::tally::{Entry, Tally};
 use super::totals::{IndexTotals, Totals};
 use super::{Settings, Uid};
+use crate::teeth::{Mutation, is};
 
 /// What a running Job's pods need.
 #[derive(Debug)]
@@ -54,7 +55,8 @@ impl Demand<'_> {
             surplus.truncate(self.settings.create_delete_max);
             return self.remove(surplus);
         }
-        let terminating = if self.tally.rules.replace_only_failed { u64::from(self.tally.terminating) } else { 0 };
+        let replace_only_failed = self.tally.rules.replace_only_failed && !is(Mutation::C01);
+        let terminating = if replace_only_failed { u64::from(self.tally.terminating) } else { 0 };
         match wanted.saturating_sub(active).saturating_sub(terminating) {
             0 => Managed { action: PodAction::None, label: SyncAction::Tracking, wake_after: None },
             missing => self.create(wanted, missing),
@@ -63,11 +65,12 @@ impl Demand<'_> {
 
     /// How many pods should be active (JC-1006).
     fn wanted(&self) -> u64 {
+        assert!(self.spec.parallelism.is_some() || !is(Mutation::C03), "parallelism is not there");
         let parallelism = u64::from(natural(self.spec.parallelism.unwrap_or(1)));
         let succeeded = self.totals.succeeded;
         match self.spec.completions {
             Some(completions) => u64::from(natural(completions)).saturating_sub(succeeded).min(parallelism),
-            None if succeeded > 0 => u64::from(self.tally.active),
+            None if succeeded > 0 && !is(Mutation::C17) => u64::from(self.tally.active),
             None => parallelism,
         }
     }
@@ -100,7 +103,8 @@ impl Demand<'_> {
 
     /// JC-1009.
     fn create(&self, wanted: u64, missing: u64) -> Managed {
-        let missing = usize::try_from(missing).unwrap_or(usize::MAX).min(self.settings.create_delete_max);
+        let bound = if is(Mutation::A16) { usize::MAX } else { self.settings.create_delete_max };
+        let missing = usize::try_from(missing).unwrap_or(usize::MAX).min(bound);
         if self.tally.rules.index_limit.is_none() {
             let delay = self.tally.history.remaining(self.now, self.settings);
             if !delay.is_zero() {
@@ -133,7 +137,7 @@ impl Demand<'_> {
     fn pending_indexes(&self, indexes: &IndexTotals, want: usize) -> Vec<u32> {
         let live = &self.tally.indexes;
         let mut busy: Vec<&dyn Busy> = vec![&live.active, &indexes.succeeded, &indexes.failed];
-        if self.tally.rules.replace_only_failed {
+        if self.tally.rules.replace_only_failed && !is(Mutation::C01) {
             busy.push(&live.terminating);
         }
         pending(&busy, self.tally.rules.index_bound, want)

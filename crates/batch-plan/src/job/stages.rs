@@ -21,6 +21,7 @@ use super::totals::Totals;
 use super::tracking::Round;
 use super::verdict::{Decision, Interim};
 use super::{Settings, Uid, conditions};
+use crate::teeth::{Mutation, is};
 
 /// No timer is set for longer; the Job is simply looked at once more.
 const WAKE_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -80,6 +81,8 @@ pub(super) struct Context {
     pub(super) decision: Option<Decision>,
     /// Whether the cache shows all we did; if not, the Job cannot end now (JC-1002).
     pub(super) satisfied: bool,
+    /// Whether no pod can turn up that we may have created without knowing; until then the Job cannot finish (INV-9).
+    pub(super) certain: bool,
     /// Whether creations, removals and suspension were considered.
     pub(super) managed: bool,
     /// Uncounted pods that are released already and only have to be counted (JC-1304).
@@ -173,7 +176,7 @@ impl Context {
             PodAction::Remove(pods) | PodAction::End(pods) => {
                 for (pod, _) in pods.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_gone()) {
                     self.active -= 1;
-                    self.terminating += 1;
+                    self.terminating += u64::from(!is(Mutation::C05));
                     self.ready -= u64::from(self.ready_pods.contains(&pod.uid));
                 }
                 pods.iter().zip(outcomes).filter_map(|(pod, outcome)| outcome.deletion_event(&pod.name)).collect()
@@ -205,7 +208,7 @@ impl Context {
                 self.decision = None;
                 self.ending = None;
             }
-        } else if self.active == 0 && self.spec.completed(self.totals.succeeded) {
+        } else if (self.active == 0 || is(Mutation::B06)) && self.spec.completed(self.totals.succeeded) {
             self.decision = Some(self.completion.clone());
         }
     }
@@ -220,7 +223,7 @@ impl Context {
             false => (conditions::resumed(self.stamp), Event::resumed()),
         };
         let changed = conditions::upsert(&mut self.status, condition);
-        if changed {
+        if changed && !is(Mutation::B09) {
             self.status.start_time = (!self.spec.suspended).then_some(Time(self.stamp));
             events.push(event);
         }
@@ -228,7 +231,7 @@ impl Context {
     }
 
     /// JC-1301…1310: the status that names the pods of this round.
-    fn record(mut self, conditions_changed: bool, events: Vec<Event>, creations: Vec<Metric>) -> Record {
+    fn record(mut self, conditions_changed: bool, mut events: Vec<Event>, creations: Vec<Metric>) -> Record {
         let round = match (&self.decision, self.ending.take()) {
             (Some(_), Some(ending)) => ending,
             _ => self.going_on.clone(),
@@ -262,14 +265,22 @@ impl Context {
         }
         flush |= count(status.succeeded) != before.succeeded;
         if let Some(decision) = self.decision.as_ref().filter(|decision| decision.interim == Interim::New) {
-            flush |= conditions::upsert(status, decision.condition(decision.interim_type(), self.stamp));
+            let condition = decision.condition(decision.interim_type(), self.stamp);
+            if is(Mutation::B04) {
+                status.conditions.get_or_insert_default().push(condition.clone());
+            }
+            flush |= conditions::upsert(status, condition);
         }
 
         let handled = round.handled.iter().map(|(action, by)| Metric::FailuresHandled { action: *action, by: *by });
         let mut metrics: Vec<Metric> = handled.collect();
         self.finished_metrics(before, &mut metrics);
         let wake_after = if round.more { Some(Duration::ZERO) } else { self.wake_after };
-        let quiet = self.active == 0 && (self.terminating == 0 || !self.spec.delays_terminal_condition);
+        let delayed = self.spec.delays_terminal_condition && !is(Mutation::B01);
+        let quiet = self.active == 0 && (self.terminating == 0 || !delayed) || is(Mutation::B06);
+        if is(Mutation::B12) && self.decision.is_some() {
+            events.push(Event::completed());
+        }
         Record {
             events,
             creations,
@@ -281,7 +292,7 @@ impl Context {
                 status: self.status,
                 uncounted,
                 release: round.release,
-                may_finish: quiet && !round.more,
+                may_finish: quiet && self.certain && !round.more,
                 decision: self.decision,
                 spec: self.spec,
                 stamp: self.stamp,

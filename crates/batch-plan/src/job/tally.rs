@@ -21,6 +21,7 @@ use super::in_flight::InFlight;
 use super::index_tally::IndexTally;
 use super::pod_view::{FailureCounts, Phase, PodView};
 use super::rules::Rules;
+use crate::teeth::{Mutation, is};
 
 /// All pods that a Job controls, plus what we did to them that the cache does not show yet.
 ///
@@ -275,9 +276,11 @@ impl Tally {
         match outcome {
             _ if self.names.contains_key(name) => self.in_flight.pod_seen(name),
             CallOutcome::Done => self.in_flight.created(name, now),
-            CallOutcome::Unanswered(_) => self.in_flight.creation_unanswered(name, index),
+            CallOutcome::Unanswered(_) => self.in_flight.creation_unanswered(name, index, now),
             CallOutcome::NameTaken => self.in_flight.name_taken(name),
-            _ => self.in_flight.creation_refused(name),
+            CallOutcome::Failed(_) if is(Mutation::A08) => self.in_flight.created(name, now),
+            // An earlier attempt without an answer may have landed all the same.
+            _ => {}
         }
     }
 
@@ -290,7 +293,7 @@ impl Tally {
 
     fn mark_released(&mut self, uid: &Uid) {
         if let Some(mut entry) = self.take(uid) {
-            entry.released = true;
+            entry.released = !is(Mutation::A06);
             self.put(uid.clone(), entry);
         }
     }
@@ -332,6 +335,16 @@ impl Tally {
         self.succeeded.iter().chain(&self.failed).chain(&self.removed).chain(&self.live).chain(retained)
     }
 
+    /// Pods that are over, hold their finalizer and match the Job no more. A Job that is being deleted disowns nobody
+    /// (JC-603), and in foreground deletion waits for them, so it has to let them go; so has one that is finished
+    /// (INV-13).
+    pub(super) fn stranded(&self) -> impl Iterator<Item = &Uid> {
+        self.mismatched.iter().filter(|uid| {
+            let entry = &self.pods[*uid];
+            entry.finalizer && !entry.released && (entry.deleting || entry.phase.is_terminal())
+        })
+    }
+
     pub(super) fn standing(&self, entry: &Entry) -> Standing {
         let rules = &self.rules;
         let index = entry.index.filter(|_| rules.indexed);
@@ -342,7 +355,7 @@ impl Tally {
         let fate = match entry.phase {
             _ if !entry.is_tracked() => None,
             Phase::Succeeded => Some(Fate::Succeeded),
-            _ if entry.surplus && entry.deleting => Some(Fate::Removed),
+            _ if entry.surplus && entry.deleting && !is(Mutation::A17) => Some(Fate::Removed),
             Phase::Failed => Some(Fate::Failed),
             _ if entry.deleting && !rules.replace_only_failed => Some(Fate::Failed),
             _ => Some(Fate::Live),
@@ -355,7 +368,11 @@ impl Tally {
             active,
             ready: active && entry.ready,
             terminating: live && entry.deleting && entry.matches,
-            restarts: if matches!(entry.phase, Phase::Running | Phase::Pending) { entry.restarts_sum } else { 0 },
+            restarts: match entry.phase {
+                Phase::Running => entry.restarts_sum,
+                Phase::Pending if !is(Mutation::D05) => entry.restarts_sum,
+                _ => 0,
+            },
             fate,
             ignored,
             fails_index: fate == Some(Fate::Failed)
@@ -413,7 +430,7 @@ impl Tally {
         let standing = self.standing(entry);
         let found_ended = !seen_before && entry.phase.is_terminal() && !entry.deleting;
         let ended = matches!(standing.fate, Some(Fate::Succeeded | Fate::Failed)) || found_ended;
-        ended && standing.matches && standing.index_valid
+        ended && standing.matches && standing.index_valid && !(is(Mutation::D11) && standing.ignored)
     }
 
     fn take(&mut self, uid: &Uid) -> Option<Entry> {

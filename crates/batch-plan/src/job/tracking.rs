@@ -16,6 +16,7 @@ use super::metrics::Ended;
 use super::tally::{Fate, Key, Tally};
 use super::totals::Totals;
 use super::{Settings, Uid};
+use crate::teeth::{Mutation, is};
 
 /// The pods of one round.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -49,6 +50,15 @@ pub(crate) struct Circumstances {
 pub(crate) fn collect(tally: &Tally, totals: &Totals, around: Circumstances, settings: &Settings) -> Round {
     let uncounted = &totals.uncounted;
     let listed: BTreeSet<&Uid> = uncounted.succeeded.iter().chain(&uncounted.failed).collect();
+    let is_listed = |fate: Fate, uid: &Uid| match is(Mutation::A09) && fate == Fate::Succeeded {
+        true => uncounted.succeeded.contains(uid),
+        false => listed.contains(uid),
+    };
+    let bound = match (is(Mutation::A05), is(Mutation::D18)) {
+        (true, _) => usize::MAX,
+        (_, true) => 1,
+        _ => settings.uncounted_pods_max,
+    };
     let is_held = |uid: &Uid| around.hold_fail_job && tally.fail_job.contains(uid);
 
     let mut round = Round::default();
@@ -58,8 +68,9 @@ pub(crate) fn collect(tally: &Tally, totals: &Totals, around: Circumstances, set
     let mut new_indexes = BTreeSet::new();
 
     let releasable = releasable(tally, totals, around);
-    for (fate, (index, uid)) in releasable.filter(|(_, (_, uid))| !listed.contains(uid) && !is_held(uid)) {
-        if recorded >= settings.uncounted_pods_max || round.release.len() >= settings.releases_max {
+    for (fate, (index, uid)) in releasable.filter(|(fate, (_, uid))| !is_listed(*fate, uid) && !is_held(uid)) {
+        let releases_max = if is(Mutation::A05) { usize::MAX } else { settings.releases_max };
+        if recorded >= bound || round.release.len() >= releases_max {
             round.more = true;
             break;
         }
@@ -86,6 +97,10 @@ pub(crate) fn collect(tally: &Tally, totals: &Totals, around: Circumstances, set
             }
             (None, _, _) => {}
         }
+    }
+    if around.deleting {
+        let room = settings.releases_max.saturating_sub(round.release.len());
+        round.release.extend(tally.stranded().take(room).map(|uid| tally.pod_ref(uid)));
     }
     round
 }

@@ -14,6 +14,7 @@ use super::rules::natural;
 use super::tally::Tally;
 use super::totals::Totals;
 use super::{Settings, conditions, success_policy};
+use crate::teeth::{Mutation, is};
 
 /// How a Job ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,7 +96,11 @@ pub(crate) fn decide(
     if let Some(message) = fail_job_message(job, tally) {
         return Some(Decision::new(Ended::Failed, reason::POD_FAILURE_POLICY, message, Interim::New));
     }
-    if totals.failed > u64::from(backoff_limit(spec)) || restarts_exceeded(spec, tally) {
+    let failed = match is(Mutation::D01) {
+        true => u64::from(tally.failed_counted),
+        false => totals.failed + u64::from(is(Mutation::D03)),
+    };
+    if failed > u64::from(backoff_limit(spec)) || restarts_exceeded(spec, tally) {
         return Some(failure(reason::BACKOFF_LIMIT_EXCEEDED, "Job has reached the specified backoff limit"));
     }
     if time_left(spec, status, now) == Some(Duration::ZERO) {

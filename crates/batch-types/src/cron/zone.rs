@@ -73,6 +73,7 @@ mod tests {
         assert_eq!(load("Local"), Ok(Zone::Local));
     }
 
+    /// REG-V07: no name leads to a file.
     #[test]
     fn other_names_are_refused() {
         for name in

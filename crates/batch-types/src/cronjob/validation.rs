@@ -244,6 +244,14 @@ mod tests {
         }
     }
 
+    /// REG-V09: upstream's parser indexes past the end of what has no blank.
+    #[test]
+    fn reg_v09_a_zone_without_schedule_is_refused() {
+        for schedule in ["TZ=", "TZ=x", "CRON_TZ=x", "TZ= ", "CRON_TZ=UTC"] {
+            assert!(!create(json!({"schedule": schedule})).is_empty(), "{schedule}");
+        }
+    }
+
     #[test]
     fn an_unchanged_time_zone_is_not_checked() {
         let zone = |name: Value| json!({"timeZone": name});

@@ -310,6 +310,7 @@ mod tests {
         change
     }
 
+    /// REG-V03: also one that no controller has seen yet.
     #[test]
     fn a_suspended_job_without_pods_may_change_its_scheduling() {
         let condition = |status: &str| json!([{"type": "Suspended", "status": status}]);

@@ -395,6 +395,17 @@ mod tests {
         }
     }
 
+    /// REG-V01: without completions there is nothing that a success policy could be compared with.
+    #[test]
+    fn reg_v01_a_success_policy_does_not_replace_completions() {
+        let policy = json!({"rules": [{"succeededIndexes": "0", "succeededCount": 1}]});
+        let found =
+            check(job(json!({"spec": {"completionMode": "Indexed", "parallelism": 2, "successPolicy": policy}})));
+        let required = "spec.completions: Required value: when completion mode is Indexed";
+        assert!(found.iter().any(|error| error == required), "{found:?}");
+    }
+
+    /// REG-V05, JA-V34.
     #[test]
     fn pod_names_of_indexed_jobs_must_be_host_names() {
         let named = |name: &str, completions: i32| {

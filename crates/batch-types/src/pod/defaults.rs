@@ -16,6 +16,7 @@ use super::image;
 use super::resources;
 use super::status;
 use crate::json::{at, at_mut, items_mut, object_or_new, remove_field, set_default};
+use crate::resource_names;
 
 /// Every list of containers a pod has.
 pub(super) const CONTAINER_LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
@@ -130,17 +131,17 @@ fn default_pod_level_resources(spec: &mut Map<String, Value>) {
     let mut limits = amounts(resources, "limits");
     let mut requests = amounts(resources, "requests");
     for (name, sum) in resources::aggregate(&typed, |resources| resources.limits.as_ref()) {
-        if resources::is_huge_pages(&name) && !requests.contains_key(&name) {
+        if resource_names::is_huge_pages(&name) && !requests.contains_key(&name) {
             limits.entry(name).or_insert_with(|| sum.to_string().into());
         }
     }
     if !limits.is_empty() {
         for (name, sum) in resources::aggregate(&typed, |resources| resources.requests.as_ref()) {
-            if resources::is_pod_level(&name) && resources::is_overcommit_allowed(&name) {
+            if resource_names::is_pod_level(&name) && resource_names::is_overcommit_allowed(&name) {
                 requests.entry(name).or_insert_with(|| sum.to_string().into());
             }
         }
-        for (name, limit) in limits.iter().filter(|(name, _)| resources::is_pod_level(name)) {
+        for (name, limit) in limits.iter().filter(|(name, _)| resource_names::is_pod_level(name)) {
             requests.entry(name.clone()).or_insert_with(|| limit.clone());
         }
         resources.insert("limits".to_owned(), Value::Object(limits));

@@ -11,45 +11,15 @@ use super::options::Options;
 use super::report::{Place, Report};
 use super::zero::{list, text};
 use crate::names;
+use crate::resource_names::{
+    is_extended, is_huge_pages, is_native, is_overcommit_allowed, is_pod_level, is_standard, is_standard_for_container,
+    is_whole,
+};
 
 pub(super) type ResourceList = BTreeMap<String, Text>;
 
 const HUGE_PAGES: &str = "hugepages-";
 const POD_LEVEL: [&str; 3] = ["cpu", "hugepages-", "memory"];
-/// Resources that something in a cluster counts; most of them make no sense in a pod.
-const STANDARD: [&str; 20] = [
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "storage",
-    "requests.storage",
-    "services.nodeports",
-    "services.loadbalancers",
-];
-const COUNTED: [&str; 9] = [
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
-];
 /// What a `resourceFieldRef` may name, sorted; any size of huge pages comes on top.
 const FIELDS: [&str; 6] = [
     "limits.cpu",
@@ -73,28 +43,6 @@ pub(super) fn is_negative(text: &Text) -> bool {
 
 pub(super) fn is_fractional(text: &Text) -> bool {
     quantity(text).milli_value() % 1000 != 0
-}
-
-pub(super) fn is_huge_pages(name: &str) -> bool {
-    name.starts_with(HUGE_PAGES)
-}
-
-pub(super) fn is_pod_level(name: &str) -> bool {
-    matches!(name, "cpu" | "memory") || is_huge_pages(name)
-}
-
-/// Whether requests may be below limits: everywhere but for extended resources and huge pages.
-pub(super) fn is_overcommit_allowed(name: &str) -> bool {
-    is_native(name) && !is_huge_pages(name)
-}
-
-/// Names without a domain, or within Kubernetes' own.
-pub(super) fn is_native(name: &str) -> bool {
-    !name.contains('/') || name.contains("kubernetes.io/")
-}
-
-fn is_extended(name: &str) -> bool {
-    !is_native(name) && !name.starts_with("requests.") && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
 pub(super) fn validate_container(
@@ -172,6 +120,30 @@ fn validate_pod_level_consistency(
             }
         }
     }
+}
+
+/// What a pod asks for: its containers together, or what it says as a whole.
+pub fn requests(spec: &core::PodSpec) -> BTreeMap<String, Quantity> {
+    with_pod_level(spec, |resources| resources.requests.as_ref())
+}
+
+/// What a pod may use at most: its containers together, or what it says as a whole. Overhead is not counted: without
+/// RuntimeClasses there is none.
+pub fn limits(spec: &core::PodSpec) -> BTreeMap<String, Quantity> {
+    with_pod_level(spec, |resources| resources.limits.as_ref())
+}
+
+fn with_pod_level(
+    spec: &core::PodSpec,
+    of: impl Fn(&core::ResourceRequirements) -> Option<&ResourceList>,
+) -> BTreeMap<String, Quantity> {
+    let mut total = aggregate(spec, &of);
+    for (name, amount) in spec.resources.as_ref().and_then(&of).into_iter().flatten() {
+        if is_pod_level(name) {
+            total.insert(name.clone(), quantity(amount));
+        }
+    }
+    total
 }
 
 /// What all containers need together: regular ones and sidecars at once, or the largest step of initialisation,
@@ -286,8 +258,7 @@ fn validate_resource_name(report: &mut Report, at: &Place<'_>, name: &str) -> bo
     if !well_formed {
         return false;
     }
-    let standard = STANDARD.contains(&name) || is_huge_pages(name) || name.starts_with("requests.hugepages-");
-    if !name.contains('/') && !standard {
+    if !name.contains('/') && !is_standard(name) {
         report.invalid(at, name, "must be a standard resource type or fully qualified");
         return false;
     }
@@ -297,7 +268,7 @@ fn validate_resource_name(report: &mut Report, at: &Place<'_>, name: &str) -> bo
 fn validate_container_name(report: &mut Report, at: &Place<'_>, name: &str) {
     validate_resource_name(report, at, name);
     if !name.contains('/') {
-        if !matches!(name, "cpu" | "memory" | "ephemeral-storage") && !is_huge_pages(name) {
+        if !is_standard_for_container(name) {
             report.invalid(at, name, "must be a standard resource for containers");
         }
     } else if !is_native(name) && !is_extended(name) {
@@ -315,7 +286,7 @@ fn validate_quantity(report: &mut Report, at: &Place<'_>, name: &str, amount: &Q
     if amount.is_negative() {
         report.invalid(at, amount.to_string(), "must be greater than or equal to 0");
     }
-    if (COUNTED.contains(&name) || is_extended(name)) && amount.milli_value() % 1000 != 0 {
+    if is_whole(name) && amount.milli_value() % 1000 != 0 {
         report.invalid(at, amount.to_string(), "must be an integer");
     }
 }

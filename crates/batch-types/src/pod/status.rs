@@ -18,7 +18,7 @@ use super::security;
 use super::zero::{list, text};
 use crate::field::{Error, Path};
 use crate::json::{at, at_mut, items_mut};
-use crate::{meta, names};
+use crate::{meta, names, resource_names};
 
 const NOT_BACK: &str = "may not be transitioned to non-terminated state";
 const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
@@ -293,7 +293,7 @@ fn validate_allocatable_claims(report: &mut Report, at: &Place<'_>, status: &cor
         }
         for (name, amount) in &claim.resources {
             let at = resources_at.key(name);
-            if !resources::is_native(name) {
+            if !resource_names::is_native(name) {
                 report.invalid(&at, name.as_str(), "must be a node allocatable resource name");
             }
             if resources::is_negative(amount) {

@@ -5,7 +5,7 @@
 //! to its creation is read, the answer must not bring the Job back to life for good.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, HashSet, hash_map::Entry},
     sync::Arc,
 };
 
@@ -17,6 +17,8 @@ use batch_plan::{
 #[derive(Debug, Default)]
 pub(super) struct Cache {
     cron_jobs: HashMap<Uid, Arc<CronJobView>>,
+    /// CronJobs that this process has asked the server for.
+    confirmed: HashSet<Uid>,
     /// Jobs by the CronJob that controls them.
     jobs: HashMap<Uid, HashMap<Uid, Known>>,
     /// The CronJob of each Job.
@@ -78,6 +80,19 @@ impl Cache {
 
     pub(super) fn forget_cron_job(&mut self, uid: &Uid) {
         self.cron_jobs.remove(uid);
+        self.confirmed.remove(uid);
+    }
+
+    /// The server itself has shown the CronJob.
+    pub(super) fn note_confirmed(&mut self, uid: &Uid) {
+        if self.cron_jobs.contains_key(uid) {
+            self.confirmed.insert(uid.clone());
+        }
+    }
+
+    /// Whether what is known of a CronJob is at least as new as this process.
+    pub(super) fn is_confirmed(&self, uid: &Uid) -> bool {
+        self.confirmed.contains(uid)
     }
 
     /// Whose Jobs have changed in a way that matters: one CronJob, or two if the Job changed hands (CJ-5).
@@ -131,7 +146,7 @@ impl Cache {
     /// Nothing is known of anybody.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.cron_jobs.is_empty() && self.jobs.is_empty() && self.owners.is_empty()
+        self.cron_jobs.is_empty() && self.confirmed.is_empty() && self.jobs.is_empty() && self.owners.is_empty()
     }
 }
 

@@ -102,7 +102,7 @@ impl Syncer {
         now: Timestamp,
     ) -> Result<Option<(Arc<CronJobView>, HashSet<Uid>)>, SyncError> {
         let mut asked = questions(&self.snapshot(&cron_job, jobs, now));
-        if asked.cron_job {
+        if asked.cron_job || self.starts_unconfirmed(&self.snapshot(&cron_job, jobs, now)) {
             let path = Resource::CRON_JOBS.object(&cron_job.namespace, &cron_job.name);
             let fresh: CronJobView = match requests::get(&self.client, &path).await {
                 Ok(fresh) => fresh,
@@ -114,6 +114,7 @@ impl Syncer {
             }
             // Not only for this sync: upstream still writes the status from its old copy (CJ-71).
             cron_job = self.note(fresh);
+            self.mirror.cache.lock().note_confirmed(&cron_job.uid);
             asked = questions(&self.snapshot(&cron_job, jobs, now));
         }
         let mut gone = HashSet::new();
@@ -125,6 +126,16 @@ impl Syncer {
             }
         }
         Ok(Some((cron_job, gone)))
+    }
+
+    /// Whether a Job is about to be started by what a list or a watch has shown and the server has not confirmed. After a
+    /// restart the first list can be older than what the last process, or a user, did (P-9).
+    fn starts_unconfirmed(&self, snapshot: &Snapshot<'_>) -> bool {
+        if self.mirror.cache.lock().is_confirmed(&snapshot.cron_job.uid) {
+            return false;
+        }
+        let mut draft = observe(snapshot, &HashSet::new()).draft;
+        matches!(decide(snapshot, &mut draft).next, Next::Start(_))
     }
 
     async fn job(&self, namespace: &str, name: &str) -> Result<Option<JobView>, Error> {
@@ -179,7 +190,7 @@ impl Syncer {
         match requests::delete(&self.client, &Resource::JOBS.object(&cron_job.namespace, name), &options).await {
             Ok(()) => self.tell(cron_job, &[Event::deleted(name)]),
             // Gone, or another Job has the name: there is nothing left to delete.
-            Err(error) if requests::is_not_found(&error) || requests::is_conflict(&error) => {}
+            Err(error) if requests::is_not_found(&error) || requests::is_other_uid(&error) => {}
             Err(error) => {
                 self.tell(cron_job, &[Event::delete_failed(&text_of(&error))]);
                 return Err(error);

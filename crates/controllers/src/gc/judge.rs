@@ -254,10 +254,11 @@ fn standing(owner: &Fields, uid: &str) -> Standing {
     }
 }
 
-/// A delete of something that is gone, or whose name somebody else has by now, is done.
+/// A delete of something that is gone, or whose name somebody else has by now, is done. Another conflict is not: the
+/// server may have given up because of other writers, and nobody would come back to the object (INV-30).
 fn settled(outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
-        Err(error) if requests::is_not_found(&error) || requests::is_conflict(&error) => Ok(()),
+        Err(error) if requests::is_not_found(&error) || requests::is_other_uid(&error) => Ok(()),
         other => other,
     }
 }
@@ -266,14 +267,9 @@ fn settled(outcome: Result<(), Error>) -> Result<(), Error> {
 fn patched(object: &Object, outcome: Result<Ignored, Error>) -> Result<(), GcError> {
     match outcome {
         Ok(_) => Ok(()),
-        Err(error) if requests::is_not_found(&error) || is_other_uid(&error) => Ok(()),
+        Err(error) if requests::is_not_found(&error) || requests::is_other_uid(&error) => Ok(()),
         Err(error) => Err(GcError::Patch(describe(object), error)),
     }
-}
-
-fn is_other_uid(error: &Error) -> bool {
-    matches!(error, Error::Api(status) if status.code == 422 && status.message.contains("metadata.uid"))
-        || matches!(error, Error::Api(status) if status.code == 409 && status.message.contains("UID"))
 }
 
 fn policy(propagation: Propagation) -> &'static str {
@@ -298,4 +294,28 @@ fn path(object: &Object) -> String {
 
 fn describe(object: &Object) -> String {
     format!("{} `{}/{}`", object.kind.kind, object.namespace, object.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    /// INV-30: whoever is told that a delete is done does not come back to it.
+    #[test]
+    fn a_delete_is_done_when_the_object_is_gone_and_not_when_the_server_gave_up() {
+        for (code, message, done) in [
+            (404, r#"pods "a" not found"#, true),
+            (409, "the UID in the precondition (x) does not match the UID in record (y)", true),
+            (409, "Precondition failed: UID in precondition: x, UID in object meta: y", true),
+            (409, "the object has been modified; please apply your changes to the latest version and try again", false),
+            (429, "slow down", false),
+            (503, "the store takes no more writes", false),
+        ] {
+            let status = Status { code, message: message.to_owned(), ..Status::default() };
+            let outcome = settled(Err(Error::Api(Box::new(status))));
+            assert_eq!(outcome.is_ok(), done, "{code} {message}");
+        }
+    }
 }

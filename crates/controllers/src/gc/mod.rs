@@ -72,9 +72,10 @@ pub async fn run(context: ControllerContext, options: Options) {
     let judge = Arc::new(Judge::new(context.client.clone(), shared.clone(), kinds));
     let ready = async move {
         tokio::select! {
+            biased;
+            () = shutdown.cancelled() => false,
             () = filled.wait() => true,
             () = tokio::time::sleep(options.sync_timeout) => true,
-            () = shutdown.cancelled() => false,
         }
     };
     // Nothing is judged before everything was seen once: an owner that has not been listed yet is no reason even to ask.

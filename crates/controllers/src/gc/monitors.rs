@@ -91,8 +91,9 @@ impl Monitors {
                 }
             };
             tokio::select! {
-                () = tokio::time::sleep(delay) => {}
+                biased;
                 () = shutdown.cancelled() => break,
+                () = tokio::time::sleep(delay) => {}
             }
         }
         while self.tasks.join_next().await.is_some() {}

@@ -114,13 +114,7 @@ pub(super) async fn bounded<T>(call: impl Future<Output = Result<T, Error>>) -> 
 
 /// The pod of a call is not there any more: none of that name, or one with another UID (JC-605).
 pub(super) fn is_gone(error: &Error) -> bool {
-    let Error::Api(status) = error else { return false };
-    match status.code {
-        404 => true,
-        409 => status.message.contains("UID in precondition"),
-        422 => status.message.contains("metadata.uid"),
-        _ => false,
-    }
+    requests::is_not_found(error) || requests::is_other_uid(error)
 }
 
 /// What the server said, in its own words.
@@ -149,17 +143,23 @@ async fn create(client: &Client, job: &Job, stencil: &PodStencil, pod: &Creation
     }
 }
 
-/// Whether a pod of that name is the Job's, if there is one. A list, because the controller may not `get` pods (JC-108).
+/// Whether a pod of that name is the Job's, if there is one.
 async fn belongs_to(client: &Client, job: &Job, name: &str) -> Result<Option<bool>, Error> {
+    let found = pod_named(client, namespace_of(job), name).await?;
+    let owned = |pod: PodView| pod.controller.is_some_and(|owner| owner.uid == uid_of(job));
+    Ok(found.map(owned))
+}
+
+/// The pod of a name, if there is one. A list, because the controller may not `get` pods (JC-108).
+async fn pod_named(client: &Client, namespace: &str, name: &str) -> Result<Option<PodView>, Error> {
     #[derive(Deserialize)]
     struct List {
         items: Vec<PodView>,
     }
-    let collection = Resource::PODS.collection(Some(namespace_of(job)));
+    let collection = Resource::PODS.collection(Some(namespace));
     let path = format!("{collection}?fieldSelector=metadata.name%3D{name}");
     let list: List = bounded(requests::get(client, &path)).await?;
-    let owned = |pod: &PodView| pod.controller.as_ref().is_some_and(|owner| owner.uid == uid_of(job));
-    Ok(list.items.first().map(owned))
+    Ok(list.items.into_iter().next())
 }
 
 /// Marks, deletes, releases: in this order a crash in between neither counts the pod nor leaves it running (INV-23).
@@ -167,7 +167,7 @@ async fn remove(client: &Client, namespace: &str, pod: &PodRef) -> CallOutcome {
     let path = Resource::PODS.object(namespace, &pod.name);
     match patch(client, &path, &patches::mark_surplus(&pod.uid)).await {
         Ok(()) => {}
-        Err(error) if is_gone(&error) => return CallOutcome::Gone,
+        Err(error) if was_gone(client, namespace, pod, &error).await => return CallOutcome::Gone,
         Err(error) => return CallOutcome::PatchFailed(text_of(&error)),
     }
     let deleted = delete(client, namespace, pod).await;
@@ -175,7 +175,7 @@ async fn remove(client: &Client, namespace: &str, pod: &PodRef) -> CallOutcome {
         return deleted;
     }
     match patch(client, &path, &patches::release_surplus(&pod.uid)).await {
-        Err(error) if !is_gone(&error) => CallOutcome::PatchFailed(text_of(&error)),
+        Err(error) if !was_gone(client, namespace, pod, &error).await => CallOutcome::PatchFailed(text_of(&error)),
         _ => CallOutcome::Done,
     }
 }
@@ -186,16 +186,29 @@ async fn delete(client: &Client, namespace: &str, pod: &PodRef) -> CallOutcome {
     let options = DeleteOptions { preconditions, ..DeleteOptions::default() };
     match bounded(requests::delete(client, &path, &options)).await {
         Ok(()) => CallOutcome::Done,
-        Err(error) if is_gone(&error) => CallOutcome::Gone,
+        Err(error) if was_gone(client, namespace, pod, &error).await => CallOutcome::Gone,
         Err(error) => refused(&error),
     }
+}
+
+/// Whether a call failed because its pod is gone. "Not found" alone is no proof of it: what counts as gone is counted
+/// and forgotten, so it is worth asking once more (INV-1, INV-13).
+pub(super) async fn was_gone(client: &Client, namespace: &str, pod: &PodRef, error: &Error) -> bool {
+    if !is_gone(error) {
+        return false;
+    }
+    if !requests::is_not_found(error) {
+        return true;
+    }
+    let found = pod_named(client, namespace, &pod.name).await;
+    found.is_ok_and(|found| found.is_none_or(|found| found.uid != pod.uid))
 }
 
 /// Why a pod still has its finalizer, if it does.
 async fn release_one(client: &Client, namespace: &str, pod: &PodRef) -> Option<(Uid, String)> {
     let path = Resource::PODS.object(namespace, &pod.name);
     match patch(client, &path, &patches::release(&pod.uid)).await {
-        Err(error) if !is_gone(&error) => Some((pod.uid.clone(), text_of(&error))),
+        Err(error) if !was_gone(client, namespace, pod, &error).await => Some((pod.uid.clone(), text_of(&error))),
         _ => None,
     }
 }
@@ -241,7 +254,7 @@ async fn adopt(client: &Client, job: &Job, pod: &PodRef, refused: Option<&str>) 
     let path = Resource::PODS.object(namespace, &pod.name);
     match patch_for_version(client, &path, &patches::adopt(&pod.uid, name_of(job), &uid_of(job))).await {
         Ok(version) => Ok(version),
-        Err(error) if is_gone(&error) => Ok(0),
+        Err(error) if was_gone(client, namespace, pod, &error).await => Ok(0),
         Err(error) => Err(failure(text_of(&error))),
     }
 }
@@ -304,6 +317,7 @@ mod tests {
         for (code, message, gone) in [
             (404, r#"pods "a" not found"#, true),
             (409, "Precondition failed: UID in precondition: x, UID in object meta: y", true),
+            (409, "the UID in the precondition (x) does not match the UID in record (y). The object might", true),
             (409, "the object has been modified; please apply your changes to the latest version and try again", false),
             (422, r#"Pod "a" is invalid: metadata.uid: Invalid value: "x": field is immutable"#, true),
             (422, r#"Pod "a" is invalid: metadata.finalizers: Forbidden: no new finalizers"#, false),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use batch_plan::job::{Controller, PodView, Uid, is_orphan, patches};
+use batch_plan::job::{Controller, PodRef, PodView, Uid, is_orphan, patches};
 use kube::{Client, Error};
 use serde::Deserialize;
 
@@ -38,8 +38,9 @@ pub(super) async fn release(client: &Client, shared: &Shared, orphan: &Orphan) -
     }
     tracing::debug!(namespace = orphan.namespace, pod = &*orphan.name, "release an orphan");
     let path = Resource::PODS.object(&orphan.namespace, &orphan.name);
+    let pod = PodRef { name: orphan.name.clone(), uid: orphan.uid.clone() };
     match calls::patch(client, &path, &patches::release(&orphan.uid)).await {
-        Err(error) if !calls::is_gone(&error) => Err(error),
+        Err(error) if !calls::was_gone(client, &orphan.namespace, &pod, &error).await => Err(error),
         _ => Ok(()),
     }
 }

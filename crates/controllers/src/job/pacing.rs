@@ -16,6 +16,8 @@ const GATHER_MIN: Duration = Duration::from_millis(20);
 /// How urgent news is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum News {
+    /// Of our own making: the status that the running sync wrote. After a failure the retry is soon enough (INV-29).
+    Own,
     /// About pods or the status: may be gathered.
     Soon,
     /// About the spec: acted upon at once (JC-201, JC-204).
@@ -46,7 +48,7 @@ impl Pace {
             return None;
         }
         Some(match (news, self.last) {
-            (News::Soon, Some((ended, took))) if gathers => {
+            (News::Own | News::Soon, Some((ended, took))) if gathers => {
                 let gather = (took / 2).max(GATHER_MIN).min(batch_period);
                 (ended + gather).saturating_duration_since(now)
             }

@@ -4,8 +4,12 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use batch_plan::job::{CallOutcome, Ledger, Plan, PodAction, PodRef, ReleaseOutcome, Settings, Snapshot, Uid, plan};
-use k8s_openapi::api::batch::v1::Job;
+use batch_plan::job::{
+    CallOutcome, Ledger, Plan, PodAction, PodRef, ReleaseOutcome, Settings, Snapshot, Uid, owns, plan,
+};
+use batch_types::job::is_finished;
+use jiff::Timestamp;
+use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -23,12 +27,16 @@ pub(super) struct Shared {
     pub(super) jobs: WorkQueue<Uid>,
     pub(super) orphans: WorkQueue<Orphan>,
     pub(super) state: Mutex<State>,
+    /// When this process began.
+    started: Timestamp,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) ledger: Ledger,
     pub(super) jobs: HashMap<Uid, Entry>,
+    /// Whether the first list of Jobs is complete.
+    pub(super) listed: bool,
 }
 
 /// What is remembered of a Job besides its pods.
@@ -37,8 +45,12 @@ pub(super) struct Entry {
     /// The newest state that the watch or the answer to a write has shown.
     pub(super) job: Arc<Job>,
     pace: Pace,
-    /// The newest version of a pod that we wrote and the next plan must have seen (JC-411).
-    pods_written: u64,
+    /// Whether it may be newer than we were shown: an earlier process has worked on it, or an answer got lost.
+    unconfirmed: bool,
+    /// Whether an earlier process may have worked on it, and nobody has asked since.
+    inherited: bool,
+    /// The version that the cache of pods must have reached for the next plan (JC-411).
+    pods_needed: u64,
     /// How many pods were last created without a refusal: the size of the next first batch.
     created: usize,
     /// Whether the last sync left numbers of the status to the next.
@@ -50,11 +62,14 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(job: Job) -> Self {
+    /// `unconfirmed` if an earlier process may have known the Job.
+    pub(super) fn new(job: Job, unconfirmed: bool) -> Self {
         Self {
             job: job.into(),
             pace: Pace::default(),
-            pods_written: 0,
+            unconfirmed,
+            inherited: unconfirmed,
+            pods_needed: 0,
             created: 0,
             deferred: false,
             conflicts: 0,
@@ -68,7 +83,9 @@ impl Entry {
 pub(super) enum Beginning {
     /// The Job is gone.
     Gone,
-    /// The cache does not show our own writes yet (JC-412).
+    /// It is not certain that the Job is as it was shown: ask for it, and tell the answer to [`Shared::confirm`].
+    Unconfirmed(Arc<Job>),
+    /// The cache does not show our own writes yet (JC-412), or those of an earlier process.
     Stale {
         read: u64,
         written: u64,
@@ -84,20 +101,24 @@ impl Shared {
         jobs: WorkQueue<Uid>,
         orphans: WorkQueue<Orphan>,
     ) -> Self {
-        let state = State { ledger: Ledger::new(settings.gates), jobs: HashMap::new() };
-        Self { settings, environment, metrics: JobMetrics::new(metrics), jobs, orphans, state: Mutex::new(state) }
+        let state = State { ledger: Ledger::new(settings.gates), jobs: HashMap::new(), listed: false };
+        let (state, metrics, started) = (Mutex::new(state), JobMetrics::new(metrics), environment.now());
+        Self { settings, environment, metrics, jobs, orphans, state, started }
     }
 
     /// Plans for a Job. `pods_read` is how far the cache of pods has come.
     pub(super) fn begin(&self, uid: &Uid, pods_read: u64) -> Beginning {
         let mut state = self.state.lock();
-        let State { ledger, jobs } = &mut *state;
+        let State { ledger, jobs, .. } = &mut *state;
         let (Some(entry), Some(tally)) = (jobs.get_mut(uid), ledger.tally(uid)) else { return Beginning::Gone };
         entry.pace.begin();
-        if entry.pods_written > pods_read {
-            return Beginning::Stale { read: pods_read, written: entry.pods_written };
+        if entry.unconfirmed && !is_finished(&entry.job) && owns(&entry.job, &self.settings) {
+            return Beginning::Unconfirmed(entry.job.clone());
         }
-        entry.pods_written = 0;
+        if entry.pods_needed > pods_read {
+            return Beginning::Stale { read: pods_read, written: entry.pods_needed };
+        }
+        entry.pods_needed = 0;
         // Upstream starts every round of creations with a single pod. Where the last round went through there is no need
         // to find out again whether pods are refused.
         let batch = self.settings.slow_start_batch.max(entry.created);
@@ -107,18 +128,53 @@ impl Shared {
         Beginning::Planned(entry.job.clone(), plan)
     }
 
+    /// The server was asked for a Job that an earlier process may have known. What that one did to pods came before the
+    /// version of the Job that is current now; a cache of pods that has not come that far would have them done again
+    /// (REG-H09).
+    pub(super) fn confirm(&self, uid: &Uid, mut fresh: Job) {
+        fresh.metadata.managed_fields = None;
+        let mut state = self.state.lock();
+        let Some(entry) = state.jobs.get_mut(uid) else { return };
+        let version = version_of(&fresh);
+        entry.unconfirmed = false;
+        let inherited = std::mem::take(&mut entry.inherited);
+        // A Job that no controller has written to has nothing behind it.
+        if inherited && fresh.status.as_ref().is_some_and(|status| *status != JobStatus::default()) {
+            entry.pods_needed = entry.pods_needed.max(version);
+        }
+        if version > version_of(&entry.job) {
+            entry.job = fresh.into();
+            self.observe(&mut state, uid);
+        }
+    }
+
+    /// Whether an earlier process may have known a Job that is seen for the first time.
+    pub(super) fn may_be_known(&self, state: &State, job: &Job) -> bool {
+        // A list that is older than the Job leaves it to the watch. Creation times have whole seconds.
+        let created = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        !state.listed || created.is_none_or(|created| created <= self.started)
+    }
+
+    /// Nobody knows whether a status write landed. If it did, and said that the Job ends, then a plan that goes by the
+    /// older version, but by newer pods, could create pods again (INV-11).
+    pub(super) fn doubt(&self, uid: &Uid) {
+        if let Some(entry) = self.state.lock().jobs.get_mut(uid) {
+            entry.unconfirmed = true;
+        }
+    }
+
     /// A sync has ended.
-    pub(super) fn end(&self, uid: &Uid, took: Duration) {
+    pub(super) fn end(&self, uid: &Uid, took: Duration, failed: bool) {
         let mut state = self.state.lock();
         let news = state.jobs.get_mut(uid).and_then(|entry| entry.pace.end(took, Instant::now()));
-        if let Some(news) = news {
+        if let Some(news) = news.filter(|news| !(failed && *news == News::Own)) {
             self.notice(&mut state, uid, news);
         }
     }
 
     /// There is news about a Job: queue it, soon or at once.
     pub(super) fn notice(&self, state: &mut State, uid: &Uid, news: News) {
-        let State { ledger, jobs } = state;
+        let State { ledger, jobs, .. } = state;
         let (Some(entry), Some(tally)) = (jobs.get_mut(uid), ledger.tally(uid)) else { return };
         let gathers = !tally.is_quiet() && tally.ended() < self.settings.uncounted_pods_max / 2;
         let delay = entry.pace.notice(news, gathers, self.settings.sync_batch_period, Instant::now());
@@ -129,7 +185,7 @@ impl Shared {
 
     /// Shows the ledger the newest state of a Job.
     pub(super) fn observe(&self, state: &mut State, uid: &Uid) {
-        let State { ledger, jobs } = state;
+        let State { ledger, jobs, .. } = state;
         if let Some(entry) = jobs.get(uid) {
             ledger.observe_job(&entry.job, self.environment.now());
         }
@@ -148,7 +204,7 @@ impl Shared {
         entry.job = job.into();
         let job = entry.job.clone();
         self.observe(&mut state, uid);
-        self.notice(&mut state, uid, News::Soon);
+        self.notice(&mut state, uid, News::Own);
         job
     }
 
@@ -172,7 +228,7 @@ impl Shared {
     /// Pods got another owner; the next plan must have seen that.
     pub(super) fn wrote_pods(&self, uid: &Uid, version: u64) {
         if let Some(entry) = self.state.lock().jobs.get_mut(uid) {
-            entry.pods_written = entry.pods_written.max(version);
+            entry.pods_needed = entry.pods_needed.max(version);
         }
     }
 

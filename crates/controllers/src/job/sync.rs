@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::{
     calls::{ClaimError, PodCalls, bounded, name_of, namespace_of, text_of},
-    shared::{Beginning, Shared},
+    shared::{Beginning, Shared, uid_of},
 };
 use crate::runtime::{EventType, ObjectRef, Progress, Recorder, Resource, requests};
 
@@ -37,6 +37,10 @@ pub(super) struct Syncer {
 pub(super) enum SyncError {
     #[error("read version: {read} is not as new as written version: {written} for group resource pods")]
     Stale { read: u64, written: u64 },
+    #[error("read the job anew: {}", text_of(.0))]
+    Confirm(Error),
+    #[error("the job is gone, or the server says so")]
+    Gone,
     #[error(transparent)]
     Claim(#[from] ClaimError),
     #[error("{0}")]
@@ -66,8 +70,20 @@ impl Syncer {
     /// Brings one Job further.
     pub(super) async fn sync(&self, uid: &Uid) -> Result<(), SyncError> {
         let started = Instant::now();
-        let outcome = match self.shared.begin(uid, self.pods_seen.resource_version()) {
+        let mut beginning = self.begin(uid);
+        if let Beginning::Unconfirmed(job) = &beginning {
+            match self.confirm(uid, job).await {
+                Ok(()) => beginning = self.begin(uid),
+                Err(error) => {
+                    self.report(uid, job, &error);
+                    self.shared.end(uid, started.elapsed(), true);
+                    return Err(error);
+                }
+            }
+        }
+        let outcome = match beginning {
             Beginning::Gone => return Ok(()),
+            Beginning::Unconfirmed(_) => Err(SyncError::Gone),
             Beginning::Stale { read, written } => {
                 self.shared.metrics.stale_pods();
                 Err(SyncError::Stale { read, written })
@@ -80,8 +96,24 @@ impl Syncer {
                 outcome
             }
         };
-        self.shared.end(uid, started.elapsed());
+        self.shared.end(uid, started.elapsed(), outcome.is_err());
         outcome
+    }
+
+    fn begin(&self, uid: &Uid) -> Beginning {
+        self.shared.begin(uid, self.pods_seen.resource_version())
+    }
+
+    /// Asks the server for a Job that an earlier process may have known: after a restart the first list can be older
+    /// than what that process did (INV-11, INV-17; P-9).
+    async fn confirm(&self, uid: &Uid, job: &Job) -> Result<(), SyncError> {
+        let path = Resource::JOBS.object(namespace_of(job), name_of(job));
+        let fresh: Job = bounded(requests::get(&self.pods.client, &path)).await.map_err(SyncError::Confirm)?;
+        if uid_of(&fresh) != *uid {
+            return Err(SyncError::Gone);
+        }
+        self.shared.confirm(uid, fresh);
+        Ok(())
     }
 
     async fn carry_out(&self, uid: &Uid, job: &Arc<Job>, plan: Plan, started: Instant) -> Result<(), SyncError> {
@@ -163,7 +195,7 @@ impl Syncer {
         if let Some(status) = record.status.as_ref().filter(|_| !put_off) {
             match self.write_status(uid, &job, status).await.map_err(SyncError::AddUncounted)? {
                 Some(written) => job = written,
-                None => return Ok(None),
+                None => return Err(SyncError::Gone),
             }
         }
         self.shared.metrics.count(&record.metrics);
@@ -174,7 +206,7 @@ impl Syncer {
         let close = record.close(&outcome);
         if let Some(status) = &close.status {
             if self.write_status(uid, &job, status).await.map_err(SyncError::RemoveUncounted)?.is_none() {
-                return Ok(None);
+                return Err(SyncError::Gone);
             }
             if close.finished {
                 self.shared.note_finished(uid);
@@ -207,7 +239,13 @@ impl Syncer {
         let written: Written = match bounded(requests::replace(&self.pods.client, &path, &body)).await {
             Ok(written) => written,
             Err(error) if requests::is_not_found(&error) => return Ok(None),
-            Err(error) => return Err(error),
+            Err(error) => {
+                // Only an answer that the server gave on purpose says that nothing was written.
+                if !matches!(&error, Error::Api(status) if status.code < 500) {
+                    self.shared.doubt(uid);
+                }
+                return Err(error);
+            }
         };
         // The version proves that nothing else has changed.
         let resource_version = Some(written.metadata.resource_version);
@@ -243,6 +281,11 @@ impl Syncer {
 
     fn report(&self, uid: &Uid, job: &Job, error: &SyncError) {
         let (namespace, name) = (namespace_of(job), name_of(job));
+        if matches!(error, SyncError::Gone) {
+            // The watch will show that too; until then it is looked at again and again (INV-30).
+            tracing::debug!(namespace, job = name, %error, "syncing job");
+            return;
+        }
         if !error.is_conflict() {
             tracing::warn!(namespace, job = name, %error, "syncing job");
             return;

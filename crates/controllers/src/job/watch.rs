@@ -54,7 +54,7 @@ impl Shared {
             Change::Applied(job) => self.job_applied(job),
             Change::Deleted(job) => self.job_gone(&uid_of(&job)),
             Change::Vanished { uid } => self.job_gone(&Uid::new(&uid)),
-            Change::Synced => {}
+            Change::Synced => self.state.lock().listed = true,
         }
     }
 
@@ -80,10 +80,11 @@ impl Shared {
         job.metadata.managed_fields = None;
         let uid = uid_of(&job);
         let mut state = self.state.lock();
+        let may_be_known = self.may_be_known(&state, &job);
         let news = match state.jobs.get_mut(&uid) {
             None => {
                 self.count_external(&job);
-                state.jobs.insert(uid.clone(), Entry::new(job));
+                state.jobs.insert(uid.clone(), Entry::new(job, may_be_known));
                 News::Now
             }
             Some(known) => {

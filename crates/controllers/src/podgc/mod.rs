@@ -114,12 +114,14 @@ impl Collector {
     async fn run(mut self, context: &ControllerContext) {
         loop {
             tokio::select! {
-                () = self.round() => {}
+                biased;
                 () = context.shutdown.cancelled() => return,
+                () = self.round() => {}
             }
             tokio::select! {
-                () = tokio::time::sleep(self.options.period) => {}
+                biased;
                 () = context.shutdown.cancelled() => return,
+                () = tokio::time::sleep(self.options.period) => {}
             }
         }
     }
@@ -191,7 +193,8 @@ impl Collector {
     }
 }
 
-/// The status patch that ends a pod, guarded by its uid (PL-90).
+/// The status patch that ends a pod, guarded by its uid (PL-90) and its version: a pod that has ended since it was looked
+/// at keeps its outcome (INV-41), which upstream's uid alone does not see to.
 fn failed(view: &PodView, reason: Reason, environment: &Environment) -> Value {
     let mut status = json!({"phase": "Failed"});
     if view.generation > 0 {
@@ -214,7 +217,7 @@ fn failed(view: &PodView, reason: Reason, environment: &Environment) -> Value {
         }
         status["conditions"] = json!([condition]);
     }
-    json!({"metadata": {"uid": view.uid}, "status": status})
+    json!({"metadata": {"uid": view.uid, "resourceVersion": view.resource_version}, "status": status})
 }
 
 type Labels = [(&'static str, String); 2];

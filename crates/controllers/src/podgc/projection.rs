@@ -15,7 +15,7 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 pub(super) struct PodView {
     pub(super) pod: Pod,
     pub(super) uid: Box<str>,
-    resource_version: Box<str>,
+    pub(super) resource_version: Box<str>,
     pub(super) generation: i64,
     /// It has the condition DisruptionTarget already.
     pub(super) disrupted: bool,

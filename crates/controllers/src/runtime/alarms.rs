@@ -97,9 +97,10 @@ impl<K: Clone + Ord + Hash> Alarms<K> {
                 }
             };
             tokio::select! {
-                () = sleep => {}
-                () = changed => {}
+                biased;
                 () = shutdown.cancelled() => return,
+                () = changed => {}
+                () = sleep => {}
             }
         }
     }

@@ -1,13 +1,13 @@
 //! A cache for controllers that need nothing special: every mirrored object by uid, shared cheaply.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::reflector::{Change, Mirrored};
 
-/// Objects by uid.
+/// Objects by uid, and in that order: what is decided by looking at all of them must be repeatable.
 #[derive(Debug)]
 pub struct Cache<T> {
-    objects: HashMap<Box<str>, Arc<T>>,
+    objects: BTreeMap<Box<str>, Arc<T>>,
 }
 
 /// What a change did to a cache: what informers call add, update and delete.
@@ -21,7 +21,7 @@ pub enum Delta<T> {
 
 impl<T> Default for Cache<T> {
     fn default() -> Self {
-        Self { objects: HashMap::new() }
+        Self { objects: BTreeMap::new() }
     }
 }
 

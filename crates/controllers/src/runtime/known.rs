@@ -47,6 +47,8 @@ impl Known {
         let uuids = self.uuids.extract_if(|number, _| !listed.uuids.contains_key(number));
         let mut gone: Vec<Box<str>> = uuids.map(|(number, _)| text(&number)).collect();
         gone.extend(self.others.extract_if(|uid, _| !listed.others.contains_key(uid)).map(|(uid, _)| uid));
+        // The maps have no order, and a run must be repeatable.
+        gone.sort_unstable();
         gone
     }
 }

@@ -74,12 +74,15 @@ where
     let status = status.get_or_create_owned(&[("name", options.name.clone())]);
     let mut elector = Elector::new(context.client.clone(), context.environment.clone(), options);
     let renewed = tokio::select! {
-        renewed = elector.acquire() => renewed,
+        biased;
         () = context.shutdown.cancelled() => return Ok(()),
+        renewed = elector.acquire() => renewed,
     };
     tracing::info!(lease = elector.options.name, identity = elector.options.identity, "became leader");
     status.set(1);
     let outcome = tokio::select! {
+        // Work that has ended by itself counts, also when the Lease is lost at the same moment.
+        biased;
         ended = work(context.shutdown.child_token()) => Some(ended),
         () = elector.renew(renewed) => None,
     };

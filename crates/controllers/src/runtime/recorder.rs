@@ -101,8 +101,9 @@ impl EventSender {
     pub async fn run(mut self, shutdown: Shutdown) {
         loop {
             let next = tokio::select! {
-                next = self.queue.recv() => next,
+                biased;
                 () = shutdown.cancelled() => break,
+                next = self.queue.recv() => next,
             };
             // With no recorder left nothing can come any more, but only shutdown ends the task.
             let Some(outgoing) = next else { break };
@@ -132,8 +133,9 @@ impl EventSender {
                 return;
             }
             tokio::select! {
-                () = tokio::time::sleep(backoff.next(&self.environment)) => {}
+                biased;
                 () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(backoff.next(&self.environment)) => {}
             }
         }
         self.dropped.inc();

@@ -121,8 +121,9 @@ impl Progress {
 pub async fn all_synced(mirrors: &[&Progress], shutdown: &Shutdown) -> bool {
     for mirror in mirrors {
         tokio::select! {
-            () = mirror.synced() => {}
+            biased;
             () = shutdown.cancelled() => return false,
+            () = mirror.synced() => {}
         }
     }
     true
@@ -184,14 +185,16 @@ impl<T: Mirrored> Reflector<T> {
                 }
             };
             let outcome = tokio::select! {
-                outcome = round => outcome,
+                biased;
                 () = &mut cancelled => return,
+                outcome = round => outcome,
             };
             let Err(error) = outcome else { continue };
             let delay = self.recover(&error);
             tokio::select! {
-                () = tokio::time::sleep(delay) => {}
+                biased;
                 () = &mut cancelled => return,
+                () = tokio::time::sleep(delay) => {}
             }
         }
     }

@@ -170,6 +170,17 @@ pub fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 409 && status.reason != "AlreadyExists")
 }
 
+/// The object is another one than was meant: it has been made anew under its name. Other conflicts pass, and what was
+/// asked for has to be asked for again.
+pub fn is_other_uid(error: &Error) -> bool {
+    match error {
+        Error::Api(status) if status.code == 409 => status.message.contains("UID"),
+        // In a patch a uid that does not fit is an immutable field (AS-126).
+        Error::Api(status) if status.code == 422 => status.message.contains("metadata.uid"),
+        _ => false,
+    }
+}
+
 pub fn is_already_exists(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.reason == "AlreadyExists")
 }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All that decides where a pod can go, and when it is its turn.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Class {
     /// Higher ones go first.
     pub(crate) priority: i32,
@@ -18,7 +18,7 @@ pub(crate) struct Class {
 }
 
 /// Amounts of resources. What cannot be counted in these units is rounded up.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Amounts {
     pub(crate) cpu_millis: i64,
     pub(crate) memory_bytes: i64,
@@ -58,21 +58,21 @@ impl Amounts {
 }
 
 /// A term of node affinity: all of its requirements must be met, and an empty one matches nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Term {
     pub(crate) labels: Vec<Requirement>,
     /// About `metadata.name`, the only field there is.
     pub(crate) names: Vec<Requirement>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Requirement {
     pub(crate) key: String,
     pub(crate) operator: Operator,
     pub(crate) values: BTreeSet<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operator {
     In,
     NotIn,
@@ -105,7 +105,7 @@ impl Requirement {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Toleration {
     pub(crate) key: String,
     pub(crate) exists: bool,

@@ -111,9 +111,10 @@ pub async fn run(context: ControllerContext, options: Options) {
     tasks.spawn("scheduler", async move {
         if all_synced(&[&pods_mirrored, &nodes_mirrored], &shutdown).await {
             tokio::select! {
+                biased;
+                () = shutdown.cancelled() => {}
                 () = scheduler.place_all() => {}
                 () = scheduler.complain() => {}
-                () = shutdown.cancelled() => {}
             }
         }
     });

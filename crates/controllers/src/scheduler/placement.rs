@@ -57,7 +57,7 @@ pub(crate) struct Placement {
     /// By node, whether the Node exists or not.
     usage: HashMap<Arc<str>, Usage>,
     pods: HashMap<Uid, Pod>,
-    lines: HashMap<Arc<Class>, Line>,
+    lines: BTreeMap<Arc<Class>, Line>,
     /// Lines that may have a pod to place, by whose turn it is.
     ready: BTreeSet<Turn>,
     /// Nodes that got room since lines were last looked at.

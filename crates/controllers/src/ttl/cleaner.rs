@@ -140,7 +140,7 @@ impl<V: Finishable> Cleaner<V> {
 
     async fn work(self: Arc<Self>, uid: Uid) -> Result<(), Error> {
         let outcome = self.sync(&uid).await;
-        if let Err(error) = &outcome {
+        if let Some(error) = outcome.as_ref().err().filter(|error| !requests::is_not_found(error)) {
             tracing::warn!(%error, kind = V::KIND, %uid, "clean up after the time to live");
         }
         outcome
@@ -155,11 +155,8 @@ impl<V: Finishable> Cleaner<V> {
         }
         let (namespace, name) = known.key.split_once('/').unwrap_or(("", &known.key));
         let path = V::RESOURCE.object(namespace, name);
-        let fresh: V = match requests::get(&self.client, &path).await {
-            Ok(fresh) => fresh,
-            Err(error) if requests::is_not_found(&error) => return Ok(()),
-            Err(error) => return Err(error),
-        };
+        // One that is not found is tried again like any other failure, until the watch shows that it is gone (INV-34).
+        let fresh: V = requests::get(&self.client, &path).await?;
         let fresh = fresh.candidate();
         if Uid::new(&fresh.uid) != *uid {
             // A namesake has an entry of its own.
@@ -186,10 +183,7 @@ impl<V: Finishable> Cleaner<V> {
             propagation_policy: Some(V::PROPAGATION),
             ..DeleteOptions::default()
         };
-        match requests::delete(&self.client, path, &options).await {
-            Err(error) if requests::is_not_found(&error) => return Ok(()),
-            other => other?,
-        }
+        requests::delete(&self.client, path, &options).await?;
         if let Some(histogram) = &self.late {
             histogram.observe(late.as_secs_f64());
         }

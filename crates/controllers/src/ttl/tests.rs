@@ -16,7 +16,7 @@ use crate::{
         metrics::Exposition,
         requests::{self, Ignored, PatchType},
     },
-    testing::{Clock, World, pod},
+    testing::{Clock, PATIENCE, World, pod},
 };
 
 const JOBS: &Resource = &Resource::JOBS;
@@ -268,7 +268,15 @@ async fn a_namesake_is_not_deleted() {
             requests::delete(&client, &path, &options).await.unwrap();
             job = json!({"metadata": {"name": "a"}, "spec": {"ttlSecondsAfterFinished": 0, "template": pod("a")},
                 "apiVersion": job["apiVersion"], "kind": job["kind"]});
-            requests::create::<Ignored>(&client, &JOBS.collection(Some("default")), &job).await.unwrap();
+            let collection = JOBS.collection(Some("default"));
+            // Until the first one is gone for good, its name is taken.
+            let made = tokio::time::timeout(PATIENCE, async {
+                while let Err(error) = requests::create::<Ignored>(&client, &collection, &job).await {
+                    assert!(requests::is_code(&error, 409), "{error}");
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            });
+            made.await.unwrap();
         }
         .boxed()
     })

@@ -117,5 +117,6 @@ fn description(options: &Options, welcome: &Welcome) -> Description {
         capacity: options.capacity,
         runtime: "process",
         abilities: welcome.abilities,
+        obstacles: welcome.obstacles.clone(),
     }
 }

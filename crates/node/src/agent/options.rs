@@ -3,7 +3,9 @@
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use crate::history::HistorySink;
 use crate::logs::Bounds;
 
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub struct Options {
     pub environment: Vec<(String, String)>,
     pub capacity: Capacity,
     pub log: Bounds,
+    /// Who hears of the end of every container before it is reported.
+    pub history: Option<Arc<dyn HistorySink>>,
 }
 
 /// What the scheduler may give away.
@@ -58,6 +62,7 @@ impl Options {
             environment: Vec::new(),
             capacity: Capacity::of_machine(),
             log: Bounds::default(),
+            history: None,
         })
     }
 }

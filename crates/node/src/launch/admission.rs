@@ -38,6 +38,19 @@ pub(crate) fn check(spec: &PodSpec, abilities: Abilities) -> Result<(), Rejectio
     containers().try_for_each(|container| check_user(container, spec, abilities))
 }
 
+/// What a pod asks for and runs without, if anything.
+pub(crate) fn unenforced(spec: &PodSpec, abilities: Abilities) -> Option<String> {
+    let limited = |container: &&Container| {
+        let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+        limits.is_some_and(|limits| limits.contains_key("memory") || limits.contains_key("cpu"))
+    };
+    let container = spec.init_containers.iter().chain(&spec.containers).find(limited).filter(|_| !abilities.limits)?;
+    Some(format!(
+        "container \"{}\" has limits, which this node cannot enforce; see its condition tally.dev/ResourceLimits",
+        container.name
+    ))
+}
+
 /// Why pods are refused while the node goes down.
 pub(crate) fn node_shutdown() -> Rejection {
     Rejection { reason: "NodeShutdown", text: "Pod was rejected as the node is shutting down.".to_owned() }
@@ -94,6 +107,16 @@ mod tests {
 
     fn reason(spec: Value, abilities: Abilities) -> Option<&'static str> {
         check(&serde_json::from_value(spec).unwrap(), abilities).err().map(|rejection| rejection.reason)
+    }
+
+    #[test]
+    fn limits_that_do_nothing_are_mentioned() {
+        let limited = json!({"name": "c", "resources": {"limits": {"memory": "1Gi"}}});
+        let said = |spec: Value, abilities| unenforced(&serde_json::from_value(spec).unwrap(), abilities).is_some();
+        assert!(said(json!({"containers": [limited]}), Abilities::default()));
+        assert!(said(json!({"initContainers": [limited], "containers": [{"name": "d"}]}), Abilities::default()));
+        assert!(!said(json!({"containers": [limited]}), ALL));
+        assert!(!said(json!({"containers": [{"name": "c"}]}), Abilities::default()));
     }
 
     #[test]

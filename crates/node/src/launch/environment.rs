@@ -2,34 +2,36 @@
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, EnvVarSource};
 
+use super::admission;
 use super::downward::{self, Allocatable, PodFacts};
 use super::expansion::expand;
 use super::sources::{Kind, Missing, Sources};
+use crate::nursery::protocol::Variables;
 use crate::pod::{Container, PodSpec};
 
 /// Variables in order; setting one again changes it in place.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
-    variables: Vec<(String, String)>,
+    variables: Variables,
 }
 
 impl Environment {
     pub(crate) fn set(&mut self, name: &str, value: String) {
-        match self.variables.iter_mut().find(|(known, _)| known == name) {
+        match self.variables.0.iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) => *known = value,
-            None => self.variables.push((name.to_owned(), value)),
+            None => self.variables.0.push((name.to_owned(), value)),
         }
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.variables.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
     pub(crate) fn expand(&self, text: &str) -> String {
         expand(text, |name| self.get(name))
     }
 
-    pub(crate) fn into_variables(self) -> Vec<(String, String)> {
+    pub(crate) fn into_variables(self) -> Variables {
         self.variables
     }
 }
@@ -83,6 +85,11 @@ fn base(inputs: Inputs<'_>) -> Environment {
     let mut environment = Environment::default();
     for (name, value) in inputs.base {
         environment.set(name, value.clone());
+    }
+    let own_user = i64::from(rustix::process::geteuid().as_raw());
+    if admission::user_of(inputs.container, inputs.spec).0.is_some_and(|user| user != own_user) {
+        // The node's home is not theirs; runtimes give users that the image does not know the root.
+        environment.set("HOME", "/".to_owned());
     }
     environment.set("HOSTNAME", hostname(inputs.spec, &inputs.facts.name));
     environment
@@ -192,7 +199,7 @@ mod tests {
             allocatable: &Allocatable::default(),
             base: &base,
         };
-        environment_without_sources(inputs).unwrap().into_variables()
+        environment_without_sources(inputs).unwrap().into_variables().0
     }
 
     fn get(variables: &[(String, String)], name: &str) -> Option<String> {
@@ -213,6 +220,16 @@ mod tests {
         {
             assert_eq!(get(&variables, name).as_deref(), Some(value), "{name}");
         }
+    }
+
+    #[test]
+    fn another_user_does_not_get_the_nodes_home() {
+        let base = [("HOME", "/home/node")];
+        assert_eq!(get(&made(json!({}), &base), "HOME").as_deref(), Some("/home/node"));
+        let other = json!({"securityContext": {"runAsUser": 12345}});
+        assert_eq!(get(&made(other, &base), "HOME").as_deref(), Some("/"));
+        let own = json!({"securityContext": {"runAsUser": 12345}, "env": [{"name": "HOME", "value": "/data"}]});
+        assert_eq!(get(&made(own, &base), "HOME").as_deref(), Some("/data"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub(crate) mod downward;
 pub(crate) mod environment;
 mod expansion;
 pub(crate) mod sources;
+mod tokens;
 pub(crate) mod volumes;
 
 use std::fs;
@@ -23,24 +24,41 @@ use crate::pod::{Container, PodSpec};
 /// Where containers leave a last message unless they say otherwise.
 const DEFAULT_MESSAGE_PATH: &str = "/dev/termination-log";
 
+/// What all containers of a node have in common.
+#[derive(Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) layout: Layout,
+    /// What processes have in their environment before the pod says anything.
+    pub(crate) environment: Vec<(String, String)>,
+    pub(crate) allocatable: Allocatable,
+    pub(crate) log: Bounds,
+}
+
 /// What a process is made from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inputs<'a> {
     pub(crate) facts: &'a PodFacts,
     pub(crate) spec: &'a PodSpec,
     pub(crate) container: &'a Container,
-    pub(crate) allocatable: &'a Allocatable,
-    pub(crate) base: &'a [(String, String)],
-    pub(crate) layout: &'a Layout,
-    pub(crate) log: Bounds,
+    pub(crate) surroundings: &'a Surroundings,
     pub(crate) attempt: u32,
     pub(crate) can_mount: bool,
 }
 
+impl Surroundings {
+    /// Where processes reach the API server, told by the variables that in-cluster clients read.
+    pub(crate) fn api_server(&self) -> Option<String> {
+        let get = |name: &str| self.environment.iter().find(|(known, _)| known == name).map(|(_, value)| value);
+        let (host, port) = (get("KUBERNETES_SERVICE_HOST")?, get("KUBERNETES_SERVICE_PORT")?);
+        Some(if host.contains(':') { format!("https://[{host}]:{port}") } else { format!("https://{host}:{port}") })
+    }
+}
+
 impl<'a> Inputs<'a> {
     fn environment(&self) -> environment::Inputs<'a> {
-        let Self { facts, spec, container, allocatable, base, .. } = *self;
-        environment::Inputs { facts, spec, container, allocatable, base }
+        let Self { facts, spec, container, surroundings, .. } = *self;
+        let Surroundings { allocatable, environment, .. } = surroundings;
+        environment::Inputs { facts, spec, container, allocatable, base: environment }
     }
 }
 
@@ -61,8 +79,12 @@ pub(crate) fn launch_self_contained(inputs: Inputs<'_>) -> Result<Launch, String
     finish(inputs, environment)
 }
 
-fn finish(inputs: Inputs<'_>, environment: Environment) -> Result<Launch, String> {
+fn finish(inputs: Inputs<'_>, mut environment: Environment) -> Result<Launch, String> {
     let Inputs { container, spec, facts, .. } = inputs;
+    // Before anything of the machine's user: programs must act as the pod's account, not as whoever runs the node.
+    if let Some(kubeconfig) = kubeconfig(inputs).filter(|_| environment.get("KUBECONFIG").is_none()) {
+        environment.set("KUBECONFIG", kubeconfig.to_string_lossy().into_owned());
+    }
     let command: Vec<String> =
         container.command.iter().chain(&container.args).map(|text| environment.expand(text)).collect();
     let mut mounts = mounts(inputs, &environment)?;
@@ -72,8 +94,9 @@ fn finish(inputs: Inputs<'_>, environment: Environment) -> Result<Launch, String
     Ok(Launch {
         id: InstanceId { pod: facts.uid.clone(), container: container.name.clone(), attempt: inputs.attempt },
         command,
+        program_shown: container.command.first().cloned().unwrap_or_default(),
         directory: container.working_dir.as_deref().filter(|path| !path.is_empty()).map(PathBuf::from),
-        log: inputs.log,
+        log: inputs.surroundings.log,
         wants_log_tail: container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
         user: differs(number(user), rustix::process::geteuid().as_raw()),
         group: differs(number(group), rustix::process::getegid().as_raw()),
@@ -90,13 +113,14 @@ fn differs(wanted: Option<u32>, own: u32) -> Option<u32> {
 }
 
 fn mounts(inputs: Inputs<'_>, environment: &Environment) -> Result<Vec<Mount>, String> {
-    let volumes = volumes_directory(inputs.layout, &inputs.facts.uid);
+    let volumes = volumes_directory(&inputs.surroundings.layout, &inputs.facts.uid);
     let mut mounts = Vec::new();
     for mount in &inputs.container.volume_mounts {
         let Some(volume) = inputs.spec.volumes.iter().find(|volume| volume.name == mount.name) else {
             return Err(format!("volume \"{}\" not found", mount.name));
         };
-        if volume.is_api_access() {
+        // Credentials are worth having even where nothing can be mounted: they are found by `KUBECONFIG`.
+        if volume.is_api_access() && !inputs.can_mount {
             continue;
         }
         let sub_path = match (&mount.sub_path_expr, &mount.sub_path) {
@@ -107,7 +131,8 @@ fn mounts(inputs: Inputs<'_>, environment: &Environment) -> Result<Vec<Mount>, S
         let source = volumes::source_path(&volumes, volume);
         let sub_path = match sub_path {
             Some(path) if is_writable(volume) => {
-                make_sub_path(&source, &path)?;
+                let shown = mount.sub_path_expr.as_deref().filter(|it| !it.is_empty()).unwrap_or(&path);
+                make_sub_path(&source, &path, shown)?;
                 Some(PathBuf::from(path))
             }
             // The present version of the files, which this mount keeps (PL-116).
@@ -124,6 +149,24 @@ fn mounts(inputs: Inputs<'_>, environment: &Environment) -> Result<Vec<Mount>, S
     Ok(mounts)
 }
 
+/// Where the container finds the kubeconfig of its account, if it has one.
+fn kubeconfig(inputs: Inputs<'_>) -> Option<PathBuf> {
+    inputs.surroundings.api_server()?;
+    let volume_of = |name: &str| inputs.spec.volumes.iter().find(|volume| volume.name == name);
+    let mut mounts = inputs.container.volume_mounts.iter();
+    let (mount, volume) = mounts.find_map(|mount| {
+        let volume = volume_of(&mount.name).filter(|volume| volume.is_api_access())?;
+        Some((mount, volume))
+    })?;
+    let directory = if inputs.can_mount {
+        PathBuf::from(&mount.mount_path)
+    } else {
+        let volumes = volumes_directory(&inputs.surroundings.layout, &inputs.facts.uid);
+        volumes::source_path(&volumes, volume)
+    };
+    Some(directory.join(volumes::KUBECONFIG))
+}
+
 pub(crate) fn volumes_directory(layout: &Layout, uid: &str) -> PathBuf {
     layout.pod(uid).join("volumes")
 }
@@ -132,17 +175,18 @@ fn is_writable(volume: &crate::pod::Volume) -> bool {
     volume.empty_dir.is_some() || volume.host_path.is_some()
 }
 
-/// A directory that a subPath names is made if it is missing, without following links in the volume.
-fn make_sub_path(source: &Path, sub_path: &str) -> Result<(), String> {
+/// A directory that a subPath names is made if it is missing, without following links in the volume. `shown` is the path
+/// before it was expanded, which may have made secrets part of it (INV-53).
+fn make_sub_path(source: &Path, sub_path: &str, shown: &str) -> Result<(), String> {
     use std::path::Component;
     let mut path = source.to_owned();
     for part in Path::new(sub_path).components() {
-        let Component::Normal(name) = part else { return Err(format!("subPath \"{sub_path}\" leaves its volume")) };
+        let Component::Normal(name) = part else { return Err(format!("subPath \"{shown}\" leaves its volume")) };
         path.push(name);
         match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_symlink() => return Err(format!("subPath \"{sub_path}\" contains a symlink")),
+            Ok(found) if found.is_symlink() => return Err(format!("subPath \"{shown}\" contains a symlink")),
             Ok(_) => {}
-            Err(_) => fs::create_dir(&path).map_err(|error| format!("make subPath \"{sub_path}\": {error}"))?,
+            Err(_) => fs::create_dir(&path).map_err(|error| format!("make subPath \"{shown}\": {error}"))?,
         }
     }
     Ok(())
@@ -158,7 +202,7 @@ fn message_file(inputs: Inputs<'_>, command: &[String], mounts: &mut Vec<Mount>)
     if !is_wanted || !inputs.can_mount || !path.starts_with('/') {
         return Ok(None);
     }
-    let directory = inputs.layout.pod(&inputs.facts.uid).join("messages");
+    let directory = inputs.surroundings.layout.pod(&inputs.facts.uid).join("messages");
     let file = directory.join(format!("{}.{}", inputs.container.name, inputs.attempt));
     let made = fs::create_dir_all(&directory).and_then(|()| fs::write(&file, b"")).and_then(|()| {
         use std::os::unix::fs::PermissionsExt as _;
@@ -176,5 +220,62 @@ fn limits(container: &Container) -> Limits {
         memory_bytes: get("memory").and_then(|amount| u64::try_from(amount.value()).ok()).filter(|bytes| *bytes > 0),
         cpu_millis: get("cpu").and_then(|amount| u64::try_from(amount.milli_value()).ok()).filter(|it| *it > 0),
         pids: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn surroundings(root: &Path, environment: &[(&str, &str)]) -> Surroundings {
+        Surroundings {
+            layout: Layout::new(root),
+            environment: environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
+            allocatable: Allocatable::default(),
+            log: Bounds::default(),
+        }
+    }
+
+    #[test]
+    fn the_api_server_is_where_in_cluster_clients_look_for_it() {
+        let at = |host| {
+            let api = [("KUBERNETES_SERVICE_HOST", host), ("KUBERNETES_SERVICE_PORT", "6443")];
+            surroundings(Path::new("/node"), &api).api_server()
+        };
+        assert_eq!(at("127.0.0.1").as_deref(), Some("https://127.0.0.1:6443"));
+        assert_eq!(at("::1").as_deref(), Some("https://[::1]:6443"));
+        assert_eq!(surroundings(Path::new("/node"), &[]).api_server(), None);
+    }
+
+    /// Credentials are found where they are mounted or, where nothing can be, in the pod's own directory.
+    #[test]
+    fn credentials_are_found_with_and_without_mounts() {
+        let token = json!({"sources": [{"serviceAccountToken": {"path": "token"}}]});
+        let spec: PodSpec = serde_json::from_value(json!({
+            "volumes": [{"name": "kube-api-access-x", "projected": token}],
+            "containers": [
+                {"name": "c", "command": ["true"], "volumeMounts": [{"name": "kube-api-access-x", "mountPath": "/t"}]},
+                {"name": "d", "command": ["true"]},
+            ],
+        }))
+        .unwrap();
+        let facts = PodFacts { uid: "u".to_owned(), ..PodFacts::default() };
+        let directory = tempfile::tempdir().unwrap();
+        let known =
+            surroundings(directory.path(), &[("KUBERNETES_SERVICE_HOST", "h"), ("KUBERNETES_SERVICE_PORT", "1")]);
+        let found = |container: usize, surroundings: &Surroundings, can_mount| {
+            let container = &spec.containers[container];
+            let inputs = Inputs { facts: &facts, spec: &spec, container, surroundings, attempt: 0, can_mount };
+            let launch = launch_self_contained(inputs).unwrap();
+            let kubeconfig = launch.environment.0.into_iter().find(|(name, _)| name == "KUBECONFIG");
+            (kubeconfig.map(|(_, value)| value), launch.mounts.iter().any(|mount| mount.target == Path::new("/t")))
+        };
+        assert_eq!(found(0, &known, true), (Some("/t/kubeconfig".to_owned()), true));
+        let own = known.layout.pod("u").join("volumes/kube-api-access-x/kubeconfig").display().to_string();
+        assert_eq!(found(0, &known, false), (Some(own), false));
+        assert_eq!(found(1, &known, true), (None, false), "a container that mounts nothing has no credentials");
+        assert_eq!(found(0, &surroundings(directory.path(), &[]), true), (None, true), "nobody to talk to");
     }
 }

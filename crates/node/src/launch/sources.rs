@@ -1,4 +1,4 @@
-//! ConfigMaps and Secrets that pods refer to, read from the API and kept for a moment.
+//! ConfigMaps and Secrets that pods refer to, read from the API and kept for a moment; tokens are in `tokens`.
 //!
 //! Thousands of pods of one Job refer to the same few objects; a copy that is a second old serves them all.
 
@@ -12,6 +12,8 @@ use http::Request;
 use kube::Client;
 use parking_lot::Mutex;
 use serde::Deserialize;
+
+use super::tokens::Tokens;
 
 /// How old a copy may be.
 const AGE_MAX: Duration = Duration::from_secs(1);
@@ -84,6 +86,7 @@ type Copies = HashMap<Key, (Instant, Arc<Content>)>;
 pub(crate) struct Sources {
     client: Client,
     copies: Arc<Mutex<Copies>>,
+    tokens: Tokens,
 }
 
 impl std::fmt::Debug for Sources {
@@ -94,7 +97,11 @@ impl std::fmt::Debug for Sources {
 
 impl Sources {
     pub(crate) fn new(client: Client) -> Self {
-        Self { client, copies: Arc::default() }
+        Self { tokens: Tokens::new(client.clone()), client, copies: Arc::default() }
+    }
+
+    pub(crate) fn tokens(&self) -> &Tokens {
+        &self.tokens
     }
 
     pub(crate) async fn get(&self, kind: Kind, namespace: &str, name: &str) -> Result<Arc<Content>, Missing> {

@@ -22,9 +22,11 @@ const API_ACCESS_PREFIX: &str = "kube-api-access-";
 /// Files keep this mode unless the volume says otherwise.
 const DEFAULT_MODE: i32 = 0o644;
 
+/// The file beside the token that tells programs where the API is and who they are.
+pub(super) const KUBECONFIG: &str = "kubeconfig";
+
 impl Volume {
-    /// The API credentials that admission adds to pods. Processes of this machine are not given them: the node has no
-    /// tokens to give, and the paths would collide between pods without mount namespaces.
+    /// The API credentials that admission adds to pods.
     pub(crate) fn is_api_access(&self) -> bool {
         self.name.starts_with(API_ACCESS_PREFIX)
             && self.projected.as_ref().is_some_and(|projected| {
@@ -44,6 +46,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) facts: &'a PodFacts,
     pub(crate) spec: &'a PodSpec,
     pub(crate) allocatable: &'a Allocatable,
+    /// Where processes reach the API, if they can.
+    pub(crate) api_server: Option<&'a str>,
 }
 
 /// Files to be in a volume: path below it, content, mode.
@@ -51,7 +55,7 @@ type Files = BTreeMap<PathBuf, (Vec<u8>, i32)>;
 
 /// Puts all volumes of a pod below `directory`. The error is the text of a `FailedMount` event.
 pub(crate) async fn prepare(directory: &Path, inputs: Inputs<'_>, sources: &Sources) -> Result<(), String> {
-    for volume in inputs.spec.volumes.iter().filter(|volume| !volume.is_api_access()) {
+    for volume in &inputs.spec.volumes {
         prepare_one(directory, volume, inputs, sources)
             .await
             .map_err(|reason| format!("MountVolume.SetUp failed for volume \"{}\" : {reason}", volume.name))?;
@@ -64,7 +68,7 @@ pub(crate) fn is_refreshed(volume: &Volume) -> bool {
     volume.config_map.is_some()
         || volume.secret.is_some()
         || volume.downward_api.is_some()
-        || (volume.projected.is_some() && !volume.is_api_access())
+        || volume.projected.is_some()
 }
 
 /// Brings volumes up to date (PL-116). What cannot be read now stays as it is.
@@ -102,6 +106,10 @@ async fn prepare_one(directory: &Path, volume: &Volume, inputs: Inputs<'_>, sour
         add_downward(&mut files, source.items.iter().flatten(), source.default_mode, inputs)?;
     } else if let Some(projected) = &volume.projected {
         add_projected(&mut files, projected, inputs, sources).await?;
+        if let Some(server) = inputs.api_server.filter(|_| volume.is_api_access()) {
+            let kubeconfig = kubeconfig(server, &inputs.facts.namespace);
+            add(&mut files, KUBECONFIG, kubeconfig.into_bytes(), projected.default_mode.unwrap_or(DEFAULT_MODE))?;
+        }
     } else {
         let kind = volume.unsupported_kind().unwrap_or("unknown");
         return Err(format!("this node has no volumes of kind {kind}"));
@@ -233,11 +241,38 @@ async fn add_projected(
         if let Some(downward) = downward_api {
             add_downward(files, downward.items.iter().flatten(), mode, inputs)?;
         }
-        if service_account_token.is_some() {
-            return Err("this node has no service account tokens".to_owned());
+        if let Some(wanted) = service_account_token {
+            let token = sources.tokens().get(inputs.facts, wanted).await?;
+            add(files, &wanted.path, token.into_bytes(), mode.unwrap_or(DEFAULT_MODE))?;
         }
     }
     Ok(())
+}
+
+/// The credentials of a volume as a kubeconfig. Its paths are relative, so that it works wherever the volume is seen.
+fn kubeconfig(server: &str, namespace: &str) -> String {
+    format!(
+        "\
+apiVersion: v1
+kind: Config
+clusters:
+- name: tally
+  cluster:
+    server: {server}
+    certificate-authority: ca.crt
+users:
+- name: pod
+  user:
+    tokenFile: token
+contexts:
+- name: pod
+  context:
+    cluster: tally
+    user: pod
+    namespace: {namespace}
+current-context: pod
+"
+    )
 }
 
 /// The API checks paths; a file outside its volume would be worse than a second check (INV-52).

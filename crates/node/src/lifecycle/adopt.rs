@@ -37,7 +37,7 @@ impl PodLifecycle {
         let observed = Observed::of(pod);
         let is_terminal = pod.status.phase.is_terminal();
         let started_before = !records.is_empty();
-        let needs_preparation = pod.spec.volumes.iter().any(|volume| !volume.is_api_access()) && !is_terminal;
+        let needs_preparation = !pod.spec.volumes.is_empty() && !is_terminal;
         let preparation = match needs_preparation {
             // Volumes of a pod that runs are in place; making them again would take them from under it.
             true if !started_before => Preparation::Wanted { failures: 0, not_before: Duration::ZERO },
@@ -98,10 +98,13 @@ fn containers(pod: &Pod, records: &[Record], now: Moment) -> Vec<Container> {
             }
             let mut own: Vec<&Record> = records.iter().filter(|record| record.container == spec.name).collect();
             own.sort_by_key(|record| record.attempt);
+            let is_known = own.last().is_some_and(|newest| newest.attempt >= container.attempt);
             for record in own {
                 found(&mut container, spec, record, now);
             }
-            lose(&mut container);
+            if !is_known {
+                lose(&mut container);
+            }
             if let Some(exit) = container.newest_exit() {
                 container.restartable =
                     kind == Kind::Sidecar || restart::restarts_after_exit(spec, pod.spec.restart_policy, exit.code);
@@ -122,8 +125,6 @@ fn restore(container: &mut Container, status: &api::ContainerStatus) {
     } else if let Some(running) = status.state.as_ref().and_then(|state| state.running.as_ref()) {
         let since = running.started_at.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
         container.state = State::Running { since };
-        // Said to run, not found yet: `lose` decides unless `found` comes first.
-        container.starting = Some(container.attempt);
     }
 }
 
@@ -134,26 +135,27 @@ fn found(container: &mut Container, spec: &pod::Container, record: &Record, now:
     if is_older || is_known_end {
         return;
     }
-    match &record.exit {
-        Some(exit) => {
-            container.starting = None;
+    match (&record.exit, record.started_at) {
+        (Some(exit), _) => {
             container.attempt = record.attempt;
             container.set_terminated(exit.clone());
         }
-        None => {
+        (None, Some(started_at)) => {
             let was_ready = container.is_running();
-            container.set_running(record.attempt, record.started_at.unwrap_or(now.wall));
+            container.set_running(record.attempt, started_at);
             container.probes = Probes::start(spec, now.elapsed);
             if was_ready {
                 container.probes.assume_started(false);
             }
         }
+        // Ordered by an agent that is gone; whether it starts is still to be heard.
+        (None, None) => container.starting = Some(record.attempt),
     }
 }
 
 /// Said to run, and the machine knows nothing of it.
 fn lose(container: &mut Container) {
-    if container.starting.take().is_some() && container.is_running() {
+    if container.is_running() {
         container.attempt += 1;
         container.set_terminated(Exit::lost());
     }

@@ -11,7 +11,7 @@ use super::progress::begin_container_stop;
 use super::stop::Stop;
 use super::{
     Action, Hook, Index, Input, Observed, PodLifecycle, Preparation, Stage, StartFailure, has_hook, normal, restart,
-    retry_after, spec_at, warning, whole_seconds,
+    retry_after, warning, whole_seconds,
 };
 use crate::moment::Moment;
 
@@ -95,7 +95,7 @@ impl PodLifecycle {
     fn started(&mut self, index: Index, attempt: u32, at: Timestamp, now: Moment, actions: &mut Vec<Action>) {
         let spec = Arc::clone(&self.spec);
         let Some(container) = self.containers.get_mut(index).filter(|it| it.starting == Some(attempt)) else { return };
-        let spec = spec_at(&spec, index);
+        let spec = spec.container(index);
         container.set_running(attempt, at);
         container.probes = Probes::start(spec, now.elapsed);
         actions.push(normal("Started", "Container started".to_owned(), Some(index)));
@@ -149,7 +149,7 @@ impl PodLifecycle {
     fn ended(&mut self, index: Index, attempt: u32, exit: Exit, now: Moment, actions: &mut Vec<Action>) {
         let policy = self.spec.restart_policy;
         let spec = Arc::clone(&self.spec);
-        let spec = spec_at(&spec, index);
+        let spec = spec.container(index);
         let container = &mut self.containers[index];
         let by_probe = container.stop.is_some_and(|stop| stop.by_probe);
         container.restartable = match container.kind {
@@ -233,7 +233,7 @@ impl PodLifecycle {
         }
         let verdict = container.probes.answered(probe, result.is_ok(), now.elapsed);
         if verdict == Verdict::Condemned && container.stop.is_none() {
-            let spec = spec_at(&spec, index);
+            let spec = spec.container(index);
             let restarts = container.kind == Kind::Sidecar || restart::restarts_after_probe(spec, policy);
             let suffix = if restarts { ", will be restarted" } else { "" };
             let message = format!("Container {} failed {} probe{suffix}", spec.name, probe.lower());

@@ -17,6 +17,8 @@
 mod adopt;
 mod conditions;
 mod container;
+#[cfg(test)]
+mod histories;
 mod inputs;
 mod phase;
 mod probe;
@@ -36,6 +38,7 @@ use serde_json::Value;
 pub use adopt::Record;
 use conditions::Transitions;
 pub use container::Exit;
+pub(crate) use container::START_ERROR_CODE;
 use container::{Container, Kind};
 pub use probe::ProbeKind;
 pub use status::container_id;
@@ -274,8 +277,7 @@ impl PodLifecycle {
 
     /// The spec of a container by its position.
     pub fn container_spec(&self, index: Index) -> &pod::Container {
-        let init = &self.spec.init_containers;
-        init.get(index).unwrap_or_else(|| &self.spec.containers[index - init.len()])
+        self.spec.container(index)
     }
 
     /// The status to send, as a strategic merge patch.
@@ -310,6 +312,11 @@ impl PodLifecycle {
     /// Does the API know how the pod ended?
     pub fn has_reported_end(&self) -> bool {
         self.has_reported_end
+    }
+
+    /// Why the pod as a whole ends or has ended, if it is not by its containers.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
     }
 
     /// Has the pod's object gone?
@@ -365,10 +372,6 @@ impl PodLifecycle {
     fn with_specs(&self) -> impl Iterator<Item = (&Container, &pod::Container)> {
         self.containers.iter().zip(self.spec.init_containers.iter().chain(&self.spec.containers))
     }
-}
-
-fn spec_at(spec: &PodSpec, index: Index) -> &pod::Container {
-    spec.init_containers.get(index).unwrap_or_else(|| &spec.containers[index - spec.init_containers.len()])
 }
 
 fn has_hook(spec: &pod::Container, hook: Hook) -> bool {

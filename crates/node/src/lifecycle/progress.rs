@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::container::{Container, Exit, Kind, State};
 use super::stop::{Step, Stop};
-use super::{Action, Hook, Index, PodLifecycle, Preparation, Stage, conditions, has_hook, normal, phase, spec_at};
+use super::{Action, Hook, Index, PodLifecycle, Preparation, Stage, conditions, has_hook, normal, phase};
 use crate::moment::Moment;
 use crate::pod::{self, Phase};
 
@@ -128,7 +128,7 @@ impl PodLifecycle {
         for index in (0..self.containers.len()).rev() {
             let container = &mut self.containers[index];
             if container.is_running() && container.stop.is_none() {
-                let spec = spec_at(&spec, index);
+                let spec = spec.container(index);
                 actions.push(normal("Killing", format!("Stopping container {}", spec.name), Some(index)));
                 let grace = deadline.saturating_sub(now.elapsed);
                 begin_container_stop(container, spec, index, grace, now, actions);

@@ -573,6 +573,20 @@ fn a_start_the_api_never_heard_of_is_not_repeated() {
 }
 
 #[test]
+fn an_order_whose_outcome_is_not_known_yet_is_waited_for() {
+    let pod = json!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": single("Never")});
+    let ordered = Record { started_at: None, ..record(0, None) };
+    let mut story = Story::with(pod.clone(), std::slice::from_ref(&ordered));
+    assert_eq!(story.tick(), "", "INV-49");
+    assert_eq!(story.started("c"), "");
+    assert_eq!(story.phase(), Phase::Running);
+    let mut story = Story::with(pod, &[ordered]);
+    let failure = StartFailure::Start { message: "exec: \"x\": not found".to_owned(), at: story.now.wall };
+    assert_eq!(story.take(Input::NotStarted { container: 0, attempt: 0, failure }), "cleanup");
+    assert_eq!(story.phase(), Phase::Failed);
+}
+
+#[test]
 fn a_terminal_pod_is_never_started() {
     let mut pod = running_in_api("Always");
     pod["status"]["phase"] = json!("Failed");

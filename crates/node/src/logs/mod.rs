@@ -7,11 +7,13 @@ mod choice;
 mod files;
 mod line;
 mod reader;
+mod tail;
 mod writer;
 
 pub use choice::{InstanceChoice, choose_instance};
 pub(crate) use files::ContainerLogs;
 pub use reader::{LogError, LogQuery, LogReader};
 pub(crate) use reader::{Running, tail_text};
+pub use tail::{LogTail, Tail};
 pub use writer::Bounds;
 pub(crate) use writer::LogWriter;

@@ -42,12 +42,17 @@ pub struct LogQuery {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("read the log of container `{container}` of pod `{pod_uid}`")]
+#[error("read the log of container `{container}` of pod `{pod_uid}`: {reason}")]
 pub struct LogError {
     container: String,
     pod_uid: String,
-    #[source]
-    source: io::Error,
+    reason: io::Error,
+}
+
+impl LogError {
+    fn new(query: &LogQuery, reason: io::Error) -> Self {
+        Self { container: query.container.clone(), pod_uid: query.pod_uid.clone(), reason }
+    }
 }
 
 /// Instances whose processes run: a follower waits for more of these only.
@@ -81,6 +86,15 @@ pub struct LogReader {
 impl LogReader {
     pub(crate) fn new(logs: PathBuf, running: Running) -> Self {
         Self { logs: Arc::new(logs), running }
+    }
+
+    /// Can the log be read? Whatever lies in its place, this neither opens what it points to nor waits (BI-89).
+    pub fn check(&self, query: &LogQuery) -> Result<(), LogError> {
+        let LogQuery { pod_uid, container, attempt, .. } = query;
+        ContainerLogs::open(&self.logs, pod_uid, container, *attempt)
+            .and_then(|files| files.as_ref().map_or(Ok(None), oldest))
+            .map(drop)
+            .map_err(|reason| LogError::new(query, reason))
     }
 
     /// The log as it would be sent, in pieces. Ends when everything asked for was read and, if following, when the
@@ -159,10 +173,7 @@ impl Reading {
         match open.step() {
             Ok(Some(step)) => (step, Self::Open(open)),
             Ok(None) => (Step::Over, Self::Over),
-            Err(source) => {
-                let LogQuery { container, pod_uid, .. } = open.query;
-                (Step::Failed(LogError { container, pod_uid, source }), Self::Over)
-            }
+            Err(reason) => (Step::Failed(LogError::new(&open.query, reason)), Self::Over),
         }
     }
 }

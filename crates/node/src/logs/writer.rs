@@ -90,28 +90,54 @@ impl LogWriter {
         }
     }
 
-    fn append(&mut self, logs: &Path, lines: &[u8]) -> io::Result<()> {
-        if lines.is_empty() {
-            return Ok(());
-        }
-        let bounds = self.bounds;
-        let is_full = |open: &Open| open.size > 0 && open.size + lines.len() as u64 > bounds.file_bytes_max;
-        let open = match &mut self.open {
-            Some(open) if !is_full(open) => open,
-            current => {
-                let files = ContainerLogs::create(logs, &self.pod, &self.container, self.attempt)?;
-                if current.is_some() {
-                    files.rotate(bounds.files_max)?;
-                }
-                let file = files.append()?;
-                let size = file.metadata()?.len();
-                current.insert(Open { file, size })
+    /// Whole lines go to one file as long as they fit; a piece of output may fill several files.
+    fn append(&mut self, logs: &Path, mut lines: &[u8]) -> io::Result<()> {
+        while !lines.is_empty() {
+            let size = self.open.as_ref().map_or(0, |open| open.size);
+            let count = match fitting(lines, self.bounds.file_bytes_max.saturating_sub(size)) {
+                // Not even one line: an empty file takes it all the same, since no line may get lost.
+                0 if size == 0 => first_line(lines),
+                count => count,
+            };
+            if count == 0 || self.open.is_none() {
+                self.open_next(logs)?;
+                continue;
             }
-        };
-        open.file.write_all(lines)?;
-        open.size += lines.len() as u64;
+            let (now, later) = lines.split_at(count);
+            if let Some(open) = &mut self.open {
+                open.file.write_all(now)?;
+                open.size += now.len() as u64;
+            }
+            lines = later;
+        }
         Ok(())
     }
+
+    /// Opens the file to write to; a full one is rotated away.
+    fn open_next(&mut self, logs: &Path) -> io::Result<()> {
+        let files = ContainerLogs::create(logs, &self.pod, &self.container, self.attempt)?;
+        if self.open.take().is_some() {
+            files.rotate(self.bounds.files_max)?;
+        }
+        let file = files.append()?;
+        let size = file.metadata()?.len();
+        self.open = Some(Open { file, size });
+        Ok(())
+    }
+}
+
+/// The length of as many whole lines as fit.
+fn fitting(lines: &[u8], room: u64) -> usize {
+    match usize::try_from(room) {
+        Ok(room) if room < lines.len() => {
+            lines[..room].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)
+        }
+        _ => lines.len(),
+    }
+}
+
+fn first_line(lines: &[u8]) -> usize {
+    lines.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |end| end + 1)
 }
 
 #[cfg(test)]
@@ -173,5 +199,27 @@ mod tests {
         assert!(sizes[0] > 0 && sizes[..3].iter().all(|size| *size <= 1000), "{sizes:?}");
         assert!(sizes[1] > 900 && sizes[2] > 900 && sizes[3] == 0, "{sizes:?}");
         assert!(text(&logs, "0.log").ends_with("line 199\n"));
+    }
+
+    #[test]
+    fn one_piece_of_output_may_fill_many_files() {
+        let logs = TempDir::new().unwrap();
+        let mut writer = LogWriter::new("u", "c", 0, BOUNDS);
+        let all: String = (0..2000).map(|number| format!("line {number}\n")).collect();
+        writer.write(logs.path(), all.as_bytes(), Timestamp::UNIX_EPOCH).unwrap();
+        let sizes = ["0.log", "0.log.1", "0.log.2", "0.log.3"].map(|name| text(&logs, name).len());
+        assert!(sizes[..3].iter().all(|size| (1..=1000).contains(size)) && sizes[3] == 0, "{sizes:?}");
+        assert!(text(&logs, "0.log").ends_with("line 1999\n"));
+    }
+
+    #[test]
+    fn a_line_longer_than_a_file_is_kept_whole() {
+        let logs = TempDir::new().unwrap();
+        let mut writer = LogWriter::new("u", "c", 0, BOUNDS);
+        let long = "x".repeat(3000);
+        writer.write(logs.path(), format!("a\n{long}\nb\n").as_bytes(), Timestamp::UNIX_EPOCH).unwrap();
+        assert!(text(&logs, "0.log").ends_with("F b\n"));
+        assert!(text(&logs, "0.log.1").ends_with(&format!("F {long}\n")));
+        assert!(text(&logs, "0.log.2").ends_with("F a\n"));
     }
 }

@@ -20,10 +20,10 @@ use rustix::mount::{
 };
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{WaitOptions, chdir, getegid, geteuid, pivot_root, waitpid};
-use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
+use rustix::thread::{CapabilitySet, ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
 
 use super::process;
-use super::protocol::{InstanceId, Mount};
+use super::protocol::{InstanceId, Mount, Variables};
 
 /// Where the machine's own root can be seen from inside.
 const HOST: &str = ".host";
@@ -94,14 +94,14 @@ impl Isolation {
             root: root.to_owned(),
             hostname: hostname.to_owned(),
             mounts,
-            with_user: !geteuid().is_root(),
+            with_user: !super::is_allowed(CapabilitySet::SYS_ADMIN),
         });
         self.listen()
     }
 
     /// The namespace of a process that was started with mounts.
     pub(super) fn beside(mut self, process: OwnedFd) -> Result<Self, String> {
-        self.namespace = Some(Namespace::Of { process, with_user: !geteuid().is_root() });
+        self.namespace = Some(Namespace::Of { process, with_user: !super::is_allowed(CapabilitySet::SYS_ADMIN) });
         self.listen()
     }
 
@@ -405,8 +405,10 @@ pub(super) fn check_mounts(root: &Path) -> Result<(), String> {
     let isolation = Isolation::default().with_mounts(root, "probe", &[])?.in_directory(Path::new("/"), false);
     let id = InstanceId { pod: "probe".to_owned(), container: "probe".to_owned(), attempt: 0 };
     let command = ["true".to_owned()];
-    let environment = [("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
-    let probe = process::start(process::Start { id: &id, command: &command, environment: &environment, isolation })?;
+    let environment = Variables(vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]);
+    let start =
+        process::Start { id: &id, command: &command, program_shown: "true", environment: &environment, isolation };
+    let probe = process::start(start)?;
     match waitpid(Some(probe.pid), WaitOptions::empty()) {
         Ok(Some((_, status))) if status.exit_status() == Some(0) => Ok(()),
         other => Err(format!("a process with mounts of its own ended with {other:?}")),

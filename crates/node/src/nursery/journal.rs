@@ -2,7 +2,8 @@
 //!
 //! One JSON record a line, appended. A start is on disk before the process exists, so that no crash, not even of the
 //! machine, can lead to a second start (INV-49). The other records only have to survive the nursery itself, which a
-//! completed write does: after a crash of the machine no process is left whose end could be known.
+//! completed write does: after a crash of the machine no process is left whose end could be known. Records gather until
+//! [`Journal::write`], which comes before anybody is told of them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -58,6 +59,7 @@ pub(super) struct Journal {
     boot: String,
     entries: BTreeMap<InstanceId, Entry>,
     records: usize,
+    unwritten: Vec<u8>,
     is_dirty: bool,
 }
 
@@ -89,8 +91,15 @@ impl Journal {
             leftovers.instances.push(id.clone());
         }
         let file = open_to_append(path)?;
-        let mut journal =
-            Self { path: path.to_owned(), file, boot: boot.to_owned(), entries, records: 0, is_dirty: false };
+        let mut journal = Self {
+            path: path.to_owned(),
+            file,
+            boot: boot.to_owned(),
+            entries,
+            records: 0,
+            unwritten: Vec::new(),
+            is_dirty: false,
+        };
         journal.rewrite()?;
         Ok((journal, leftovers))
     }
@@ -136,8 +145,18 @@ impl Journal {
         if self.records > self.entries.len() * 3 + SLACK_MAX { self.rewrite() } else { Ok(()) }
     }
 
-    /// Makes starts that were appended durable.
+    /// Hands what was recorded to the kernel: from here on it survives the nursery.
+    pub(super) fn write(&mut self) -> io::Result<()> {
+        if !self.unwritten.is_empty() {
+            self.file.write_all(&self.unwritten)?;
+            self.unwritten.clear();
+        }
+        Ok(())
+    }
+
+    /// Makes starts that were recorded durable.
     pub(super) fn sync(&mut self) -> io::Result<()> {
+        self.write()?;
         if self.is_dirty {
             self.file.sync_data()?;
             self.is_dirty = false;
@@ -147,19 +166,20 @@ impl Journal {
 
     fn append(&mut self, record: &Record) -> io::Result<()> {
         self.records += 1;
-        self.file.write_all(&line(record)?)
+        push(&mut self.unwritten, record)
     }
 
     /// A new file with what is known now takes the place of the old one.
     fn rewrite(&mut self) -> io::Result<()> {
-        let mut bytes = line(&Record::Boot(self.boot.clone()))?;
+        let mut bytes = Vec::new();
+        push(&mut bytes, &Record::Boot(self.boot.clone()))?;
         for (id, entry) in &self.entries {
-            bytes.extend(line(&Record::Starting(id.clone()))?);
+            push(&mut bytes, &Record::Starting(id.clone()))?;
             if let (Some(process), Some(at)) = (entry.process, entry.started_at) {
-                bytes.extend(line(&Record::Started { id: id.clone(), process, at })?);
+                push(&mut bytes, &Record::Started { id: id.clone(), process, at })?;
             }
             if let Some(end) = &entry.end {
-                bytes.extend(line(&Record::Ended { id: id.clone(), end: end.clone() })?);
+                push(&mut bytes, &Record::Ended { id: id.clone(), end: end.clone() })?;
             }
         }
         let next = self.path.with_extension("next");
@@ -172,6 +192,7 @@ impl Journal {
         }
         self.file = open_to_append(&self.path)?;
         self.records = self.entries.len();
+        self.unwritten.clear();
         self.is_dirty = false;
         Ok(())
     }
@@ -181,10 +202,10 @@ fn open_to_append(path: &Path) -> io::Result<File> {
     OpenOptions::new().append(true).create(true).mode(0o600).open(path)
 }
 
-fn line(record: &Record) -> io::Result<Vec<u8>> {
-    let mut bytes = serde_json::to_vec(record)?;
+fn push(bytes: &mut Vec<u8>, record: &Record) -> io::Result<()> {
+    serde_json::to_writer(&mut *bytes, record)?;
     bytes.push(b'\n');
-    Ok(bytes)
+    Ok(())
 }
 
 type Entries = BTreeMap<InstanceId, Entry>;
@@ -256,6 +277,7 @@ mod tests {
         journal.ended(&id(1), &end(5)).unwrap();
         journal.forget(&id(0)).unwrap();
         journal.forget(&id(2)).unwrap();
+        journal.write().unwrap();
         drop(journal);
         let (journal, leftovers) = open(&directory, "b");
         assert_eq!(journal.get(&id(0)), None);
@@ -271,6 +293,7 @@ mod tests {
         let (mut journal, _) = open(&directory, "before");
         journal.starting(&id(0)).unwrap();
         journal.started(&id(0), PROCESS, Timestamp::UNIX_EPOCH).unwrap();
+        journal.write().unwrap();
         drop(journal);
         let (journal, leftovers) = open(&directory, "after");
         assert!(leftovers.processes.is_empty());
@@ -283,6 +306,7 @@ mod tests {
         let (mut journal, _) = open(&directory, "b");
         journal.starting(&id(0)).unwrap();
         journal.ended(&id(0), &end(1)).unwrap();
+        journal.write().unwrap();
         drop(journal);
         let path = directory.path().join("journal");
         let whole = fs::read(&path).unwrap();

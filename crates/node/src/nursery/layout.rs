@@ -65,6 +65,12 @@ impl Layout {
         self.nursery().join("root")
     }
 
+    /// What is kept of pods, by directories that are named by their uids.
+    pub(crate) fn directories_of_pods(&self) -> Vec<PathBuf> {
+        let entries = [self.pods(), self.logs()].into_iter().filter_map(|directory| fs::read_dir(directory).ok());
+        entries.flatten().flatten().map(|entry| entry.path()).collect()
+    }
+
     /// Removes everything of a pod but its logs.
     pub(crate) fn remove_pod(&self, uid: &str) -> io::Result<()> {
         remove(&self.pod(uid))

@@ -27,13 +27,14 @@ use std::path::Path;
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, set_child_subreaper, setrlimit, setsid};
+use rustix::thread::CapabilitySet;
 
 pub(crate) use client::{Nursery, NurseryError};
 pub(crate) use layout::{Layout, is_safe_uid};
 
 use self::control_group::ControlGroups;
 use self::journal::Journal;
-use self::protocol::Abilities;
+use self::protocol::{Abilities, Obstacles};
 use self::server::{Server, Settings};
 use self::work::WorkDirectories;
 
@@ -59,23 +60,42 @@ pub fn run(root: &Path) -> io::Result<()> {
     raise_file_limit();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     let (journal, leftovers) = Journal::open(&layout.journal(), boot.trim(), Timestamp::now())?;
-    for process in leftovers.processes {
-        process::kill_leftover(process);
-    }
+    process::kill_leftovers(&leftovers);
     // Sockets have short names only, so it is made where it shall be.
     std::env::set_current_dir(layout.nursery())?;
     let _ = fs::remove_file(Layout::SOCKET);
     let listener = UnixListener::bind(Layout::SOCKET)?;
     std::env::set_current_dir("/")?;
-    let control_groups = ControlGroups::open(&group_name(root)).inspect_err(|reason| complain(reason)).ok();
-    let mounts = isolation::check_mounts(&layout.new_root()).inspect_err(|reason| complain(reason)).is_ok();
-    let abilities = Abilities { mounts, limits: control_groups.is_some(), users: rustix::process::geteuid().is_root() };
+    let (control_groups, no_limits) = either(ControlGroups::open(&group_name(root)));
+    let (mounts, no_mounts) = either(isolation::check_mounts(&layout.new_root()));
+    let abilities = Abilities {
+        mounts: mounts.is_some(),
+        limits: control_groups.is_some(),
+        users: is_allowed(CapabilitySet::SETUID | CapabilitySet::SETGID),
+    };
+    let obstacles = Obstacles { mounts: no_mounts, limits: no_limits };
     let first = first_connection()?;
     let work = WorkDirectories::open(layout.work())?;
-    let settings = Settings { layout: layout.clone(), journal, listener, abilities, control_groups, work };
+    let settings = Settings { layout: layout.clone(), journal, listener, abilities, obstacles, control_groups, work };
     let ended = Server::new(settings)?.run(first);
     let _ = fs::remove_file(layout.nursery().join(Layout::SOCKET));
     ended.inspect_err(|error| complain(&format!("the nursery ends: {error}")))
+}
+
+/// What works, or why it does not.
+fn either<T>(attempt: Result<T, String>) -> (Option<T>, Option<String>) {
+    match attempt {
+        Ok(works) => (Some(works), None),
+        Err(reason) => {
+            complain(&reason);
+            (None, Some(reason))
+        }
+    }
+}
+
+/// Root does not always have root's privileges, and others may.
+fn is_allowed(privileges: CapabilitySet) -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(privileges))
 }
 
 /// What nobody is there to hear goes to stderr, which is a file.

@@ -1,5 +1,6 @@
 //! Processes of this machine: starting one for a container, and telling one from another.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,8 +18,8 @@ use rustix::process::{
 };
 
 use super::isolation::Isolation;
-use super::journal::ProcessKey;
-use super::protocol::InstanceId;
+use super::journal::{Leftovers, ProcessKey};
+use super::protocol::{InstanceId, Variables};
 
 /// Marks the processes of an instance, wherever they move to. It is also a way for a process to learn who it is.
 pub(super) const INSTANCE_VARIABLE: &str = "TALLY_INSTANCE";
@@ -38,7 +39,9 @@ pub(super) struct Process {
 pub(super) struct Start<'a> {
     pub(super) id: &'a InstanceId,
     pub(super) command: &'a [String],
-    pub(super) environment: &'a [(String, String)],
+    /// How messages call the program.
+    pub(super) program_shown: &'a str,
+    pub(super) environment: &'a Variables,
     pub(super) isolation: Isolation,
 }
 
@@ -58,7 +61,7 @@ pub(super) fn start(start: Start<'_>) -> Result<Process, String> {
     command
         .args(arguments)
         .env_clear()
-        .envs(start.environment.iter().map(|(name, value)| (name, value)))
+        .envs(start.environment.0.iter().map(|(name, value)| (name, value)))
         .env(INSTANCE_VARIABLE, start.id.to_string())
         .stdin(Stdio::null())
         .stdout(input)
@@ -79,7 +82,7 @@ pub(super) fn start(start: Start<'_>) -> Result<Process, String> {
         }
         Err(error) => Err(complaints
             .and_then(|complaints| complaints.read())
-            .unwrap_or_else(|| refusal(program, start.environment, &error))),
+            .unwrap_or_else(|| refusal(&Refused { program, shown: start.program_shown }, start.environment, &error))),
     }
 }
 
@@ -105,25 +108,32 @@ fn prepare_child(command: &mut Command, mut isolation: Isolation) {
     }
 }
 
+/// A program by its name and by how messages call it.
+struct Refused<'a> {
+    program: &'a str,
+    shown: &'a str,
+}
+
 /// Why the command could not be executed, in the words of container runtimes.
-fn refusal(program: &str, environment: &[(String, String)], error: &io::Error) -> String {
+fn refusal(refused: &Refused<'_>, environment: &Variables, error: &io::Error) -> String {
+    let Refused { program, shown } = *refused;
     let is_path = program.contains('/');
     // The search also fails this way if a directory on the way may not be read.
     let is_in_path = || {
-        let path = environment.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+        let path = environment.0.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
         path.split(':').any(|directory| Path::new(directory).join(program).exists())
     };
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NOENT) if is_path => format!("exec: \"{program}\": stat {program}: no such file or directory"),
-        Some(Errno::NOENT) => format!("exec: \"{program}\": executable file not found in $PATH"),
-        Some(Errno::ACCESS) if is_path && Path::new(program).is_dir() => format!("exec: \"{program}\": is a directory"),
+        Some(Errno::NOENT) if is_path => format!("exec: \"{shown}\": stat {shown}: no such file or directory"),
+        Some(Errno::NOENT) => format!("exec: \"{shown}\": executable file not found in $PATH"),
+        Some(Errno::ACCESS) if is_path && Path::new(program).is_dir() => format!("exec: \"{shown}\": is a directory"),
         Some(Errno::ACCESS) if !is_path && !is_in_path() => {
-            format!("exec: \"{program}\": executable file not found in $PATH")
+            format!("exec: \"{shown}\": executable file not found in $PATH")
         }
-        Some(Errno::ACCESS) => format!("exec: \"{program}\": permission denied"),
-        Some(Errno::NOEXEC) => format!("exec {program}: exec format error"),
-        Some(Errno::TOOBIG) => format!("exec {program}: argument list too long"),
-        _ => format!("exec: \"{program}\": {error}"),
+        Some(Errno::ACCESS) => format!("exec: \"{shown}\": permission denied"),
+        Some(Errno::NOEXEC) => format!("exec {shown}: exec format error"),
+        Some(Errno::TOOBIG) => format!("exec {shown}: argument list too long"),
+        _ => format!("exec: \"{shown}\": {error}"),
     }
 }
 
@@ -148,8 +158,37 @@ fn start_ticks(stat: &str) -> Option<u64> {
     rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
+/// The search for leftovers ends when it finds none, and at the latest after this many times: processes that fork
+/// faster than they can be killed are a matter for control groups.
+const SEARCHES_MAX: usize = 100;
+
+/// Kills everything of an earlier nursery: the processes it started, and what these have started. The kernel kills only
+/// the former when a nursery dies.
+pub(super) fn kill_leftovers(leftovers: &Leftovers) {
+    for key in &leftovers.processes {
+        kill_leftover(*key);
+    }
+    let instances: HashSet<String> = leftovers.instances.iter().map(ToString::to_string).collect();
+    let belongs = |pid: Pid| instance_of(pid).is_some_and(|instance| instances.contains(&instance));
+    for _ in 0..SEARCHES_MAX {
+        let found: Vec<Pid> = all().unwrap_or_default().into_iter().filter(|pid| belongs(*pid)).collect();
+        if instances.is_empty() || found.is_empty() {
+            return;
+        }
+        for pid in found {
+            // Looked at again through the handle's eyes: from here on the number cannot change hands unnoticed.
+            if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
+                && belongs(pid)
+            {
+                let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
+            }
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// Kills a process that an earlier nursery started, and its group, if it is still the same process.
-pub(super) fn kill_leftover(key: ProcessKey) {
+fn kill_leftover(key: ProcessKey) {
     let Some(pid) = Pid::from_raw(key.pid) else { return };
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     if identify(pid) != Some(key) {
@@ -187,17 +226,17 @@ fn parse_pid(text: &str) -> Option<Pid> {
 }
 
 fn children_by_search(parent: i32) -> io::Result<Vec<Pid>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        if let Some(pid) = name.to_str().and_then(parse_pid)
-            && let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))
-            && parent_of(&stat) == Some(parent)
-        {
-            found.push(pid);
-        }
-    }
-    Ok(found)
+    let is_child = |pid: &Pid| {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
+        stat.is_ok_and(|stat| parent_of(&stat) == Some(parent))
+    };
+    Ok(all()?.into_iter().filter(is_child).collect())
+}
+
+/// Every process of the machine.
+fn all() -> io::Result<Vec<Pid>> {
+    let names = std::fs::read_dir("/proc")?.flatten().map(|entry| entry.file_name());
+    Ok(names.filter_map(|name| name.to_str().and_then(parse_pid)).collect())
 }
 
 /// The fourth field.
@@ -240,12 +279,14 @@ mod tests {
             ("/nope", Errno::NOENT, "exec: \"/nope\": stat /nope: no such file or directory"),
             ("/tmp", Errno::ACCESS, "exec: \"/tmp\": is a directory"),
             ("/etc/passwd", Errno::ACCESS, "exec: \"/etc/passwd\": permission denied"),
-            ("x", Errno::NOEXEC, "exec x: exec format error"),
+            ("odd", Errno::NOEXEC, "exec odd: exec format error"),
             ("nope", Errno::ACCESS, "exec: \"nope\": executable file not found in $PATH"),
             ("passwd", Errno::ACCESS, "exec: \"passwd\": permission denied"),
         ] {
-            let environment = [("PATH".to_owned(), "/nonexistent:/etc".to_owned())];
-            assert_eq!(refusal(program, &environment, &error(errno)), text);
+            let environment = Variables(vec![("PATH".to_owned(), "/nonexistent:/etc".to_owned())]);
+            assert_eq!(refusal(&Refused { program, shown: program }, &environment, &error(errno)), text);
+            let hidden = refusal(&Refused { program, shown: "$(SECRET)" }, &environment, &error(errno));
+            assert!(hidden.contains("$(SECRET)") && !hidden.contains(program), "INV-53: {hidden}");
         }
     }
 }

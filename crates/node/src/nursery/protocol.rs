@@ -43,12 +43,26 @@ pub(crate) enum Request {
     Forget(Vec<InstanceId>),
 }
 
+/// Environment variables. Their values may be secret, so only their names are ever printed (INV-53).
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Variables(pub(crate) Vec<(String, String)>);
+
+impl fmt::Debug for Variables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.iter().map(|(name, _)| name)).finish()
+    }
+}
+
 /// Everything needed to start a process.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Launch {
     pub(crate) id: InstanceId,
     pub(crate) command: Vec<String>,
-    pub(crate) environment: Vec<(String, String)>,
+    /// The program as the pod names it, for messages: the real name may be made of secrets (INV-53).
+    #[serde(default)]
+    pub(crate) program_shown: String,
+    pub(crate) environment: Variables,
     /// Where the process starts; without it in a new directory of its own.
     pub(crate) directory: Option<PathBuf>,
     pub(crate) log: Bounds,
@@ -62,6 +76,18 @@ pub(crate) struct Launch {
     /// A file whose content is reported with the exit.
     pub(crate) termination_message: Option<PathBuf>,
     pub(crate) limits: Limits,
+}
+
+/// Arguments may be made of secrets as well.
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, program_shown, environment, .. } = self;
+        f.debug_struct("Launch")
+            .field("id", id)
+            .field("program", program_shown)
+            .field("environment", environment)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -124,6 +150,8 @@ pub(crate) enum Report {
 pub(crate) struct Welcome {
     pub(crate) instances: Vec<Known>,
     pub(crate) abilities: Abilities,
+    #[serde(default)]
+    pub(crate) obstacles: Obstacles,
 }
 
 /// What the kernel lets the nursery do.
@@ -132,6 +160,13 @@ pub(crate) struct Abilities {
     pub(crate) mounts: bool,
     pub(crate) limits: bool,
     pub(crate) users: bool,
+}
+
+/// Why it cannot do the rest, for people.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Obstacles {
+    pub(crate) mounts: Option<String>,
+    pub(crate) limits: Option<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -151,6 +186,13 @@ pub(crate) struct End {
     pub(crate) message: Option<String>,
     /// The last lines of its log, for containers that want them as their message.
     pub(crate) log_tail: Option<String>,
+}
+
+impl End {
+    /// The end of a process that could not be started.
+    pub(crate) fn not_started(message: String, at: Timestamp) -> Self {
+        Self { cause: Cause::NotStarted, started_at: None, finished_at: at, message: Some(message), log_tail: None }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -21,7 +21,9 @@ use super::isolation::Isolation;
 use super::journal::Journal;
 use super::layout::Layout;
 use super::process::{self, Process, Start};
-use super::protocol::{Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Launch, Report, Request, Welcome};
+use super::protocol::{
+    Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Launch, Obstacles, Report, Request, Welcome,
+};
 use super::task::{Container, OUTPUT_CHUNK, Purpose, Task};
 use super::work::{WorkDirectories, WorkDirectory};
 use crate::logs::{ContainerLogs, LogWriter, tail_text};
@@ -44,6 +46,7 @@ pub(super) struct Settings {
     pub(super) journal: Journal,
     pub(super) listener: UnixListener,
     pub(super) abilities: Abilities,
+    pub(super) obstacles: Obstacles,
     pub(super) control_groups: Option<ControlGroups>,
     pub(super) work: WorkDirectories,
 }
@@ -60,6 +63,7 @@ pub(super) struct Server {
     next_task: u64,
     starts: Vec<Launch>,
     abilities: Abilities,
+    obstacles: Obstacles,
     control_groups: Option<ControlGroups>,
     work: WorkDirectories,
     /// Children may have been left behind.
@@ -68,7 +72,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn new(settings: Settings) -> io::Result<Self> {
-        let Settings { layout, journal, listener, abilities, control_groups, work } = settings;
+        let Settings { layout, journal, listener, abilities, obstacles, control_groups, work } = settings;
         listener.set_nonblocking(true)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)?;
@@ -84,6 +88,7 @@ impl Server {
             next_task: FIRST_TASK,
             starts: Vec::new(),
             abilities,
+            obstacles,
             control_groups,
             work,
             strays: true,
@@ -109,6 +114,8 @@ impl Server {
             self.start_all()?;
             self.time_out();
             self.collect_strays();
+            // Nobody is told what could be forgotten.
+            self.journal.write()?;
             self.send();
             if self.connection.is_none() && self.tasks.is_empty() && !self.strays {
                 return Ok(());
@@ -161,7 +168,8 @@ impl Server {
             started_at: entry.started_at,
             end: entry.end.clone(),
         });
-        let welcome = Welcome { instances: known.collect(), abilities: self.abilities };
+        let welcome =
+            Welcome { instances: known.collect(), abilities: self.abilities, obstacles: self.obstacles.clone() };
         self.report(&Report::Welcome(welcome));
         Ok(())
     }
@@ -297,7 +305,8 @@ impl Server {
         if !launch.mounts.is_empty() {
             isolation = isolation.with_mounts(&self.layout.new_root(), &launch.hostname, &launch.mounts)?;
         }
-        process::start(Start { id: &launch.id, command: &launch.command, environment: &launch.environment, isolation })
+        let Launch { id, command, program_shown, environment, .. } = launch;
+        process::start(Start { id, command, program_shown, environment, isolation })
     }
 
     fn work_directory(&mut self, launch: &Launch) -> Result<WorkDirectory, String> {
@@ -329,13 +338,7 @@ impl Server {
 
     fn not_started(&mut self, id: &InstanceId, message: String) -> io::Result<()> {
         let at = Timestamp::now();
-        let end = End {
-            cause: Cause::NotStarted,
-            started_at: None,
-            finished_at: at,
-            message: Some(message.clone()),
-            log_tail: None,
-        };
+        let end = End::not_started(message.clone(), at);
         self.journal.ended(id, &end)?;
         self.report(&Report::NotStarted { id: id.clone(), message, at });
         Ok(())
@@ -345,10 +348,16 @@ impl Server {
         let task = self.next_task;
         self.next_task += 2;
         let Process { pid, handle, output } = process;
-        self.pids.insert(pid);
         let read = epoll::EventFlags::IN;
-        epoll::add(&self.epoll, &handle, epoll::EventData::new_u64(task), read)?;
-        epoll::add(&self.epoll, &output, epoll::EventData::new_u64(task + 1), read)?;
+        let watched = epoll::add(&self.epoll, &handle, epoll::EventData::new_u64(task), read)
+            .and_then(|()| epoll::add(&self.epoll, &output, epoll::EventData::new_u64(task + 1), read));
+        if let Err(error) = watched {
+            // Nobody would notice its end. What is left of it is a stray.
+            let _ = kill_process_group(pid, Signal::KILL);
+            self.strays = true;
+            return Err(error.into());
+        }
+        self.pids.insert(pid);
         self.tasks.insert(task, Task { purpose, pid, handle, output: Some(output), started_at });
         Ok(task)
     }
@@ -372,10 +381,14 @@ impl Server {
         if !launch.mounts.is_empty() {
             isolation = isolation.beside(handle.try_clone().map_err(|error| error.to_string())?)?;
         }
-        let start = Start { id: &exec.id, command: &exec.command, environment: &launch.environment, isolation };
+        // Commands of probes and hooks are not expanded, so they hold no secrets.
+        let program_shown = exec.command.first().map_or("", String::as_str);
+        let Exec { id, command, .. } = &exec;
+        let start = Start { id, command, program_shown, environment: &launch.environment, isolation };
         let started = process::start(start)?;
         let deadline = Instant::now() + Duration::from_millis(exec.timeout_millis);
-        let purpose = Purpose::Exec { token: exec.token, deadline, timed_out: false, output: Vec::new() };
+        let Exec { id, token, .. } = exec;
+        let purpose = Purpose::Exec { id, token, deadline, timed_out: false, output: Vec::new() };
         self.add(started, purpose, Timestamp::now()).map_err(|error| error.to_string())?;
         Ok(())
     }
@@ -458,6 +471,7 @@ impl Server {
         let _ = container.log.finish(&self.layout.logs(), finished_at);
         let launch = &container.launch;
         self.instances.remove(&launch.id);
+        self.end_commands_beside(&launch.id);
         let was_out_of_memory = container.control_group.as_ref().is_some_and(ControlGroup::was_out_of_memory);
         let end = End {
             cause: if was_out_of_memory && cause == Cause::Signal(9) { Cause::OutOfMemory } else { cause },
@@ -474,6 +488,14 @@ impl Server {
         self.journal.ended(&id, &end)?;
         self.report(&Report::Exited { id, end });
         Ok(())
+    }
+
+    /// Probes and hooks do not outlive what they are about.
+    fn end_commands_beside(&self, ended: &InstanceId) {
+        let beside = |task: &&Task| matches!(&task.purpose, Purpose::Exec { id, .. } if id == ended);
+        for task in self.tasks.values().filter(beside) {
+            let _ = kill_process_group(task.pid, Signal::KILL);
+        }
     }
 
     fn log_tail(&self, id: &InstanceId) -> Option<String> {

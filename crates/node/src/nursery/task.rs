@@ -10,7 +10,7 @@ use rustix::process::Pid;
 
 use super::control_group::ControlGroup;
 use super::layout::Layout;
-use super::protocol::Launch;
+use super::protocol::{InstanceId, Launch};
 use super::work::WorkDirectory;
 use crate::logs::LogWriter;
 
@@ -30,7 +30,14 @@ pub(super) struct Task {
 
 pub(super) enum Purpose {
     Container(Box<Container>),
-    Exec { token: u64, deadline: Instant, timed_out: bool, output: Vec<u8> },
+    /// A command beside the instance `id`.
+    Exec {
+        id: InstanceId,
+        token: u64,
+        deadline: Instant,
+        timed_out: bool,
+        output: Vec<u8>,
+    },
 }
 
 /// What belongs to a running container and must be put away when it has ended.

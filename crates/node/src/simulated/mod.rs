@@ -21,7 +21,7 @@ use crate::agent::watch::{self, Change};
 use crate::agent::{Capacity, Error};
 use crate::calls::{self, Answer};
 use crate::moment::Clock;
-use crate::nursery::protocol::Abilities;
+use crate::nursery::protocol::{Abilities, Obstacles};
 use crate::pod::{Phase, Pod};
 use crate::registration::{self, Description};
 
@@ -73,6 +73,7 @@ impl SimulatedNodes {
                 capacity: options.capacity,
                 runtime: "simulated",
                 abilities: Abilities::default(),
+                obstacles: Obstacles::default(),
             };
             registration::register(&client, &description)
                 .await

@@ -59,6 +59,22 @@ impl Cluster {
         self.node = Some(ProcessNode::start(self.client.clone(), self.options()).await.unwrap());
     }
 
+    /// Starts a node that is not shown any pods until the gate is opened.
+    pub async fn start_node_behind(&mut self, gate: &Gate) {
+        let (inner, gate) = (self.client.clone(), gate.clone());
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (inner, mut is_open) = (inner.clone(), gate.0.subscribe());
+            async move {
+                if request.uri().path() == "/api/v1/pods" {
+                    is_open.wait_for(|is_open| *is_open).await.expect("the gate is there");
+                }
+                inner.send(request).await
+            }
+        });
+        let client = Client::new(service, "default");
+        self.node = Some(ProcessNode::start(client, self.options()).await.unwrap());
+    }
+
     fn options(&self) -> Options {
         let mut options = Options::new("here", self.node_directory()).unwrap();
         options.nursery_command = vec![env!("CARGO_BIN_EXE_node-nursery").into()];
@@ -152,17 +168,28 @@ impl Cluster {
 
     /// The log of container `c`; empty while there is none.
     pub async fn log(&self, name: &str) -> String {
+        self.try_log(name).await.unwrap()
+    }
+
+    /// The same, or why it cannot be read.
+    pub async fn try_log(&self, name: &str) -> Result<String, String> {
         let pod = self.pod(name).await.unwrap();
-        let Ok(choice) = choose_instance(&pod, "c", false) else { return String::new() };
+        let Ok(choice) = choose_instance(&pod, "c", false) else { return Ok(String::new()) };
         let query = LogQuery {
             pod_uid: choice.pod_uid,
             container: choice.container,
             attempt: choice.attempt,
             ..LogQuery::default()
         };
-        let pieces: Vec<_> = self.node.as_ref().unwrap().logs().read(query).collect().await;
-        let bytes: Vec<u8> = pieces.into_iter().flat_map(|piece| piece.unwrap()).collect();
-        String::from_utf8(bytes).unwrap()
+        let logs = self.node.as_ref().unwrap().logs();
+        let checked = logs.check(&query).map_err(|error| error.to_string());
+        let pieces: Vec<_> = logs.read(query).collect().await;
+        let bytes: Result<Vec<u8>, String> = pieces.into_iter().try_fold(Vec::new(), |mut bytes, piece| {
+            bytes.extend(piece.map_err(|error| error.to_string())?);
+            Ok(bytes)
+        });
+        assert_eq!(checked.is_ok(), bytes.is_ok(), "the check says what reading says");
+        Ok(String::from_utf8(bytes?).unwrap())
     }
 
     pub async fn watch_pods(&self) -> Watch {
@@ -181,6 +208,20 @@ impl Drop for Cluster {
         {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
+    }
+}
+
+/// Holds requests back until it is opened.
+#[derive(Clone)]
+pub struct Gate(tokio::sync::watch::Sender<bool>);
+
+impl Gate {
+    pub fn closed() -> Self {
+        Self(tokio::sync::watch::Sender::new(false))
+    }
+
+    pub fn open(&self) {
+        self.0.send_replace(true);
     }
 }
 
@@ -237,7 +278,7 @@ fn nursery_of(directory: &Path) -> Option<i32> {
 
 /// The size of all files below a directory.
 pub fn bytes_below(directory: &Path) -> usize {
-    files_below(directory).iter().map(|file| std::fs::read(file).unwrap().len()).sum()
+    files_below(directory).iter().map(|file| std::fs::read(file).unwrap_or_default().len()).sum()
 }
 
 /// The content of all files below a directory.
@@ -248,10 +289,11 @@ pub fn text_below(directory: &Path) -> String {
 
 fn files_below(directory: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(directory).unwrap().flatten() {
-        match entry.file_type().unwrap() {
-            kind if kind.is_dir() => files.extend(files_below(&entry.path())),
-            kind if kind.is_file() => files.push(entry.path()),
+    // What is there may go at any moment.
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => files.extend(files_below(&entry.path())),
+            Ok(kind) if kind.is_file() => files.push(entry.path()),
             _ => {}
         }
     }

@@ -3,15 +3,16 @@
 // Every test binary uses its own part of this.
 #![allow(dead_code, unreachable_pub)]
 
-pub mod forgetful;
+pub mod linear;
 pub mod model;
 
 use bytes::Bytes;
-use forgetful::ForgetfulBackend;
 use std::sync::Arc;
+use std::time::Duration;
+use store::testing::ForgetfulDisk;
 use store::{
     Derive, EventKind, FjallBackend, FjallOptions, List, ListQuery, MemoryBackend, OpenError, Options, ReadError,
-    Revision, Store, Transaction, Value, Watch,
+    Revision, Store, SyncTime, Transaction, Value, Watch, Writing,
 };
 
 /// Attributes in tests: the value's length, so that a wrong pairing shows.
@@ -64,17 +65,44 @@ pub fn open_fjall(path: &std::path::Path, options: Options) -> Result<TestStore,
     Store::open(backend, options, derive())
 }
 
-pub struct Forgetful(pub ForgetfulBackend);
+pub struct Forgetful(pub ForgetfulDisk);
 
 impl Disk for Forgetful {
     fn new() -> Self {
-        Self(ForgetfulBackend::default())
+        Self(ForgetfulDisk::default())
     }
 
     /// Every opening is a restart after power loss.
     fn try_open(&self, options: Options) -> Result<TestStore, OpenError> {
         self.0.lose_power(0);
         Store::open(self.0.clone(), options, derive())
+    }
+}
+
+/// Another disk, written on the committing task instead of a thread.
+pub struct Inline<D>(pub D);
+
+impl<D: Disk> Disk for Inline<D> {
+    fn new() -> Self {
+        Self(D::new())
+    }
+
+    fn try_open(&self, options: Options) -> Result<TestStore, OpenError> {
+        self.0.try_open(Options { writing: Writing::Inline, ..options })
+    }
+}
+
+/// Another disk, whose syncs take a while.
+pub struct Slow<D>(pub D);
+
+impl<D: Disk> Disk for Slow<D> {
+    fn new() -> Self {
+        Self(D::new())
+    }
+
+    fn try_open(&self, options: Options) -> Result<TestStore, OpenError> {
+        let sync_time = SyncTime::new(|| Duration::from_micros(100));
+        self.0.try_open(Options { writing: Writing::InlineAfter(sync_time), ..options })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Runs a command against a `tally up` of its own: `with-tally --binary tally --kubeconfig FILE -- COMMAND …`.
 //!
-//! The command finds the server through `KUBECONFIG`, and its exit status is handed on. A server that panicked meanwhile
-//! is a failure whatever the command thought of it.
+//! The command finds the server through `KUBECONFIG` and its files through `TALLY_DATA`, and its exit status is handed on.
+//! A server that panicked meanwhile is a failure whatever the command thought of it.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -22,9 +22,15 @@ struct Arguments {
     /// Where the server writes its kubeconfig.
     #[arg(long)]
     kubeconfig: PathBuf,
+    /// Run the server as this user, which needs root; the kubeconfig stays in its data directory then.
+    #[arg(long, value_name = "UID")]
+    user: Option<u32>,
     /// Run controllers and node too; otherwise the API server is alone.
     #[arg(long)]
     whole: bool,
+    /// A flag of `tally up`, such as `--flag=--pod-failure-backoff=1s`.
+    #[arg(long)]
+    flag: Vec<String>,
     #[arg(last = true, required = true)]
     command: Vec<String>,
 }
@@ -39,16 +45,23 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<ExitCode> {
     let data = tempfile::Builder::new().prefix("tally-").tempdir().context("make a data directory")?;
     let kubeconfig = arguments.kubeconfig.to_str().context("the kubeconfig's path is not text")?;
-    let mut flags = vec!["--kubeconfig-out", kubeconfig];
+    let mut flags: Vec<&str> = arguments.flag.iter().map(String::as_str).collect();
     if !arguments.whole {
         flags.extend(["--node", "none", "--controllers", "none"]);
     }
-    let mut server = Tally::start(&arguments.binary, data.path(), &flags)?;
+    let mut server = match arguments.user {
+        Some(user) => Tally::start_as(user, &arguments.binary, data.path(), &flags)?,
+        None => {
+            flags.extend(["--kubeconfig-out", kubeconfig]);
+            Tally::start(&arguments.binary, data.path(), &flags)?
+        }
+    };
 
     let [program, rest @ ..] = arguments.command.as_slice() else { unreachable!("clap requires a command") };
     let status = Command::new(program)
         .args(rest)
-        .env("KUBECONFIG", &arguments.kubeconfig)
+        .env("KUBECONFIG", server.kubeconfig())
+        .env("TALLY_DATA", data.path())
         .status()
         .with_context(|| format!("run `{program}`"))?;
 

@@ -184,8 +184,9 @@ fn rows_31_to_43_fixed_delays() {
     }
 }
 
+/// Row 45.
 #[test]
-fn row_45_a_history_of_nothing_still_tells_of_the_success() {
+fn reg_f20_a_history_of_nothing_still_tells_of_the_success() {
     let seen = format!("status active=[] last=09:01:00 successful=09:00:10 | {SAW}");
     check(&format!("ran before keep=0/0 | {DONE}"), &format!("{seen} | delete j | wake 1m"));
     check(&format!("ran before keep=10/10 | {DONE}"), &format!("{seen} | wake 1m"));
@@ -232,7 +233,7 @@ fn only_complete_jobs_set_the_last_success_and_never_back() {
 }
 
 #[test]
-fn an_active_job_that_is_gone_is_taken_off_the_list() {
+fn reg_f04_an_active_job_that_is_gone_is_taken_off_the_list() {
     check(
         "ran before F active=lost",
         "status active=[] last=09:01:00 | Normal MissingJob: Active job went missing: lost | wake 1m",

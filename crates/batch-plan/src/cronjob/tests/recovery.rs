@@ -4,7 +4,7 @@ use super::text::{World, check};
 
 /// REG-F01, REG-F16: the Job was created, its entry in the status was not written.
 #[test]
-fn a_forgotten_job_is_written_down_and_not_started_again() {
+fn reg_f01_a_forgotten_job_is_written_down_and_not_started_again() {
     for policy in ["A", "F", "R"] {
         check(
             &format!("never due {policy} | job c-24394200 running for=10:00:00"),
@@ -64,7 +64,8 @@ fn a_job_made_by_hand_neither_blocks_nor_is_listed() {
 
 /// REG-F18: Jobs of another CronJob of this name.
 #[test]
-fn jobs_of_a_namesake_are_not_ours() {
+fn reg_f18_jobs_of_a_namesake_are_not_ours() {
+    check("never due create=foreign", "exists c-24394200 | wake 59m");
     check(
         "ran due F keep=0/0 | job c-24394140 running of=old | job a complete=09:30:00 of=old",
         "create c-24394200 | status active=[c-24394200] last=10:00:00 | wake 59m",
@@ -82,9 +83,9 @@ fn a_second_time_in_the_same_minute_starts_nothing() {
     );
 }
 
-/// INV-29: a sync without news does nothing, and all that is due is done by the first one.
+/// REG-F16, INV-29: a sync without news does nothing, and all that is due is done by the first one.
 #[test]
-fn a_second_sync_does_nothing() {
+fn reg_f16_a_second_sync_does_nothing() {
     for setup in [
         "never due A",
         "never due F",
@@ -103,7 +104,7 @@ fn a_second_sync_does_nothing() {
 
 /// REG-F05: three days off cost one run.
 #[test]
-fn a_long_pause_is_made_up_for_once() {
+fn reg_f05_a_long_pause_is_made_up_for_once() {
     let mut world = World::parse("schedule=*_*_*_*_* ran now=2016-05-22T09:00:30");
     assert!(world.sync().contains("create c-24398460"));
     assert_eq!(world.sync(), "wake 30s\n");

@@ -19,6 +19,9 @@ pub(super) struct Controller {
     seen: [usize; 2],
     /// The newest version of the Job that we wrote (JC-411).
     wrote: Option<String>,
+    /// A status write has no answer: the Job is read afresh before the next plan, or a verdict could be overlooked that
+    /// the write has stored (INV-11).
+    unsure: bool,
     pub(super) wake_at: Option<Timestamp>,
     pub(super) syncs: usize,
 }
@@ -26,7 +29,7 @@ pub(super) struct Controller {
 impl Controller {
     pub(super) fn start(world: &World) -> Self {
         let ledger = Ledger::new(world.settings.gates);
-        Self { ledger, job: None, seen: [0; 2], wrote: None, wake_at: None, syncs: 0 }
+        Self { ledger, job: None, seen: [0; 2], wrote: None, unsure: false, wake_at: None, syncs: 0 }
     }
 
     /// Lets the caches catch up, that of pods with all but the last `lag` changes.
@@ -68,6 +71,10 @@ impl Controller {
 
     fn try_sync(&mut self, world: &mut World) -> Result<bool, Crashed> {
         let uid = Uid::new("job");
+        if std::mem::take(&mut self.unsure) {
+            self.ledger.observe_job(&world.job, world.now);
+            self.job = Some(world.job.clone());
+        }
         let Some(job) = self.job.clone() else { return Ok(true) };
         let version = |version: &Option<String>| version.as_ref().map_or(0, |text| text.parse::<u64>().unwrap());
         if version(&job.metadata.resource_version) < version(&self.wrote) {
@@ -99,7 +106,10 @@ impl Controller {
             match world.call(|world| world.put_status(&at, status)) {
                 Ok(()) => at = world.job.metadata.resource_version.clone(),
                 Err(Trouble::Crash) => return Err(Crashed),
-                Err(_) => return Ok(false),
+                Err(trouble) => {
+                    self.unsure = matches!(trouble, Trouble::AnswerLost);
+                    return Ok(false);
+                }
             }
             self.wrote = at.clone();
         }
@@ -110,7 +120,10 @@ impl Controller {
             match world.call(|world| world.put_status(&at, status)) {
                 Ok(()) => self.wrote = world.job.metadata.resource_version.clone(),
                 Err(Trouble::Crash) => return Err(Crashed),
-                Err(_) => return Ok(false),
+                Err(trouble) => {
+                    self.unsure = matches!(trouble, Trouble::AnswerLost);
+                    return Ok(false);
+                }
             }
             world.emit(&close.events);
             if close.finished {

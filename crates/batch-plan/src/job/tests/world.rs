@@ -24,6 +24,8 @@ pub(super) enum Fault {
     Refused,
     /// It lands, but nobody hears of it.
     AnswerLost,
+    /// It never lands, and nobody hears of that either.
+    RequestLost,
     /// The controller dies before it.
     CrashBefore,
     /// The controller dies after it has landed.
@@ -444,6 +446,7 @@ impl World {
             Some(Fault::Refused) => Err(Trouble::Refused),
             Some(Fault::CrashBefore | Fault::LandsLate) => Err(Trouble::Crash),
             Some(Fault::AnswerLost) => call(self).and(Err(Trouble::AnswerLost)),
+            Some(Fault::RequestLost) => Err(Trouble::AnswerLost),
             Some(Fault::CrashAfter) => call(self).and(Err(Trouble::Crash)),
         }
     }

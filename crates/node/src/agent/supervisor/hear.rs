@@ -1,42 +1,58 @@
 //! What the nursery says about processes.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use super::act::answer;
-use super::ends::exit;
+use super::past::Ending;
 use super::{Supervisor, Uid};
 use crate::lifecycle::{Index, Input, StartFailure};
-use crate::nursery::protocol::{End, ExecOutcome, InstanceId, Known, Report, Request, Welcome};
+use crate::nursery::protocol::{End, InstanceId, Known, Report, Request, Welcome};
 
 impl Supervisor {
     pub(super) async fn report(&mut self, report: Report) {
+        if self.is_news_of_found(&report) {
+            return;
+        }
         match report {
             Report::Welcome(welcome) => self.welcomed_again(welcome).await,
             Report::Started { id, at } => {
                 self.running.insert(&id.pod, &id.container, id.attempt);
                 self.instance_input(&id, |container, attempt| Input::Started { container, attempt, at }).await;
             }
-            Report::NotStarted { id, message, at } => {
-                let failure = StartFailure::Start { message, at };
-                self.instance_input(&id, |container, attempt| Input::NotStarted { container, attempt, failure }).await;
-            }
+            Report::NotStarted { id, message, at } => self.ended(id, Ending::NotStarted { message, at }).await,
             Report::Exited { id, end } => self.exited(id, end).await,
             Report::ExecFinished { token, outcome } => self.exec_finished(token, outcome).await,
         }
     }
 
+    /// News of an instance whose pod has not been listed yet are kept for when it is: nobody else would remember that it
+    /// has started or ended since the nursery was connected (INV-50).
+    fn is_news_of_found(&mut self, report: &Report) -> bool {
+        let (Report::Started { id, .. } | Report::NotStarted { id, .. } | Report::Exited { id, .. }) = report else {
+            return false;
+        };
+        let Some(known) = self.found.get_mut(&id.pod).and_then(|all| all.iter_mut().find(|known| known.id == *id))
+        else {
+            return false;
+        };
+        match report {
+            Report::Started { at, .. } => known.started_at = Some(*at),
+            Report::Exited { end, .. } => known.end = Some(end.clone()),
+            Report::NotStarted { message, at, .. } => known.end = Some(End::not_started(message.clone(), *at)),
+            Report::Welcome(_) | Report::ExecFinished { .. } => {}
+        }
+        true
+    }
+
     async fn exited(&mut self, id: InstanceId, end: End) {
         self.running.remove(&id.pod, &id.container, id.attempt);
         if self.pods.contains_key(&*id.pod) {
-            let exit = exit(&end);
-            self.instance_input(&id, |container, attempt| Input::Exited { container, attempt, exit }).await;
+            self.ended(id, Ending::Exited(end)).await;
         } else {
             self.nursery.send(Request::Forget(vec![id])).await;
         }
     }
 
-    async fn instance_input(&mut self, id: &InstanceId, input: impl FnOnce(Index, u32) -> Input) {
+    pub(super) async fn instance_input(&mut self, id: &InstanceId, input: impl FnOnce(Index, u32) -> Input) {
         let uid = Uid::from(id.pod.as_str());
         let index = self.pods.get(&uid).and_then(|entry| entry.life.index_of(&id.container));
         if let Some(index) = index {
@@ -44,17 +60,34 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn remember(&mut self, welcome: Welcome) {
-        for known in welcome.instances {
+    /// What to ask about when its pod is listed.
+    pub(super) fn remember(&mut self, instances: impl Iterator<Item = Known>) {
+        for known in instances {
             self.found.entry(known.id.pod.clone()).or_default().push(known);
         }
+    }
+
+    /// Instances of pods that do not exist any more (PL-139).
+    pub(super) async fn dismiss(&mut self, strangers: Vec<Known>) {
+        for known in strangers.iter().filter(|known| known.end.is_none()) {
+            self.nursery.send(Request::Kill(known.id.clone())).await;
+        }
+        let ended = strangers.into_iter().filter(|known| known.end.is_some()).map(|known| known.id).collect();
+        self.nursery.send(Request::Forget(ended)).await;
     }
 
     /// The nursery was lost and is back, or another one took its place: what it knows is the truth.
     async fn welcomed_again(&mut self, welcome: Welcome) {
         self.abilities = welcome.abilities;
-        let known: HashMap<InstanceId, Known> =
-            welcome.instances.into_iter().map(|known| (known.id.clone(), known)).collect();
+        let (own, others): (Vec<Known>, Vec<Known>) =
+            welcome.instances.into_iter().partition(|known| self.pods.contains_key(&*known.id.pod));
+        let known: HashMap<InstanceId, Known> = own.into_iter().map(|known| (known.id.clone(), known)).collect();
+        if self.has_listed {
+            self.dismiss(others).await;
+        } else {
+            self.found.clear();
+            self.remember(others.into_iter());
+        }
         let all: Vec<(InstanceId, Option<Known>)> = self
             .pods
             .values()
@@ -77,24 +110,5 @@ impl Supervisor {
                 }
             }
         }
-    }
-
-    /// Answers that were under way are lost with the nursery that was to give them.
-    async fn disappoint_all(&mut self) {
-        for asked in std::mem::take(&mut self.asked).into_values() {
-            let uid = Arc::clone(&asked.uid);
-            self.input(&uid, answer(&asked, Err("the node's nursery was restarted".to_owned()))).await;
-        }
-    }
-
-    async fn exec_finished(&mut self, token: u64, outcome: ExecOutcome) {
-        let Some(asked) = self.asked.remove(&token) else { return };
-        let result = match outcome {
-            ExecOutcome::Exited { code: 0, .. } => Ok(()),
-            ExecOutcome::Exited { output, .. } => Err(output),
-            ExecOutcome::TimedOut { .. } => Err("command timed out".to_owned()),
-            ExecOutcome::Failed(reason) => Err(reason),
-        };
-        self.input(&asked.uid.clone(), answer(&asked, result)).await;
     }
 }

@@ -2,13 +2,25 @@
 //!
 //! One task owns all pods, so a pod's inputs are never processed at the same time (PL-138). Everything that waits —
 //! API calls, probes, removing directories — runs beside it and comes back as a message.
+//!
+//! ```text
+//!   watch ──► observe ─┐                       ┌─► act: signals, events, removal
+//! nursery ──► hear ────┼─► input ─► lifecycle ─┼─► launching: volumes, processes
+//!    time ──► tick ────┘     │                 └─► asking: probes, hooks
+//!                            └─► flush: status
+//! ```
 
 mod act;
+mod asking;
 mod ends;
 mod hear;
+mod launching;
 mod observe;
+mod past;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,14 +28,18 @@ use kube::Client;
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use self::asking::Asked;
+use self::past::Ending;
 use super::events::Recorder;
-use super::options::Options;
+use super::options::{Capacity, Options};
 use super::status::StatusState;
 use super::watch::Change;
 use crate::calls::{self, Answer};
+use crate::history::{HistorySink, JobRef};
+use crate::launch::Surroundings;
 use crate::launch::downward::{Allocatable, PodFacts};
 use crate::launch::sources::Sources;
-use crate::lifecycle::{Hook, Index, Input, Observed, PodLifecycle, ProbeKind};
+use crate::lifecycle::{Index, Input, Observed, PodLifecycle};
 use crate::logs::Running;
 use crate::moment::{Clock, Moment};
 use crate::nursery::protocol::{Abilities, InstanceId, Known, Launch, Report, Welcome};
@@ -35,6 +51,8 @@ const CALLS_MAX: usize = 64;
 /// Of these, status writes that are not about the end of a pod. While there are that many, others wait, and often they
 /// need not be written at all because the pod has ended.
 const INTERIM_CALLS_MAX: usize = 8;
+/// With more calls than this under way, interim statuses give way for up to a second.
+const CALLS_BUSY: usize = 16;
 /// Grace of containers when the node takes them down with it; people wait at a terminal meanwhile.
 const DRAIN_GRACE: Duration = Duration::from_secs(10);
 /// How often volumes are compared with what they were made from (PL-116).
@@ -84,30 +102,20 @@ struct Entry {
     has_directory: bool,
     /// What the nursery is to forget in the end.
     instances: BTreeSet<InstanceId>,
-}
-
-/// What an answer of the nursery to a command is for.
-#[derive(Clone, Debug)]
-struct Asked {
-    uid: Uid,
-    container: Index,
-    attempt: u32,
-    purpose: Purpose,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Purpose {
-    Hook(Hook),
-    Probe(ProbeKind),
+    /// Whose pod it is.
+    job: Option<JobRef>,
 }
 
 pub(super) struct Supervisor {
     client: Client,
-    options: Options,
-    layout: Layout,
+    /// The Node's.
+    name: String,
+    history: Option<Arc<dyn HistorySink>>,
+    /// That of the node and of all its pods.
+    address: IpAddr,
+    surroundings: Arc<Surroundings>,
     nursery: Nursery,
     abilities: Abilities,
-    allocatable: Arc<Allocatable>,
     sources: Sources,
     recorder: Recorder,
     clock: Clock,
@@ -118,6 +126,8 @@ pub(super) struct Supervisor {
     finished: HashSet<Uid>,
     /// What the nursery knew when it was connected, by pod, until the first list of pods.
     found: HashMap<String, Vec<Known>>,
+    /// Directories of pods that were there when the node started, until the first list of pods.
+    directories: Vec<PathBuf>,
     /// Uids of the list that is being read.
     listing: Option<HashSet<Uid>>,
     has_listed: bool,
@@ -129,6 +139,9 @@ pub(super) struct Supervisor {
     /// Interim status writes under way.
     interim_calls: usize,
     messages: mpsc::Sender<Message>,
+    /// Ends that the history has. There are never more of them than instances, so this needs no bound.
+    kept_in: mpsc::UnboundedSender<(InstanceId, Ending)>,
+    kept: mpsc::UnboundedReceiver<(InstanceId, Ending)>,
 }
 
 /// Where the loop hears from.
@@ -151,14 +164,24 @@ impl Supervisor {
         running: Running,
     ) -> (Self, mpsc::Receiver<Message>) {
         let (messages, inbox) = mpsc::channel(MESSAGES);
-        let capacity = options.capacity;
-        let mut supervisor = Self {
+        let (kept_in, kept) = mpsc::unbounded_channel();
+        let Capacity { cpu_millis, memory_bytes, .. } = options.capacity;
+        let surroundings = Surroundings {
             layout: Layout::new(&options.directory),
+            environment: options.environment,
+            allocatable: Allocatable { cpu_millis, memory_bytes },
+            log: options.log,
+        };
+        let mut supervisor = Self {
+            // Before anything is started: what is made from here on is no leftover, however late the sweep is.
+            directories: surroundings.layout.directories_of_pods(),
+            surroundings: Arc::new(surroundings),
             sources: Sources::new(client.clone()),
             recorder: Recorder::start(client.clone(), options.name.clone()),
-            allocatable: Arc::new(Allocatable { cpu_millis: capacity.cpu_millis, memory_bytes: capacity.memory_bytes }),
             client,
-            options,
+            name: options.name,
+            history: options.history,
+            address: options.address,
             nursery,
             abilities: welcome.abilities,
             clock: Clock::start(),
@@ -175,8 +198,10 @@ impl Supervisor {
             calls: Arc::new(Semaphore::new(CALLS_MAX)),
             interim_calls: 0,
             messages,
+            kept_in,
+            kept,
         };
-        supervisor.remember(welcome);
+        supervisor.remember(welcome.instances.into_iter());
         (supervisor, inbox)
     }
 
@@ -197,6 +222,7 @@ impl Supervisor {
                 () = inbox.shutdown.cancelled() => return,
                 () = inbox.drain.cancelled(), if !self.is_draining => self.drain().await,
                 Some(message) = inbox.messages.recv() => self.message(message).await,
+                Some((id, ending)) = self.kept.recv() => self.kept(id, ending).await,
                 Some(report) = inbox.reports.recv() => self.report(report).await,
                 Some(change) = inbox.changes.recv() => self.change(change).await,
                 () = timer => self.tick().await,
@@ -291,6 +317,8 @@ impl Supervisor {
         let is_interim = !phase.is_terminal();
         if is_interim && self.interim_calls >= INTERIM_CALLS_MAX {
             entry.status.postpone(now.elapsed);
+        } else if is_interim && self.calls.available_permits() < CALLS_MAX - CALLS_BUSY {
+            entry.status.give_way(now.elapsed);
         }
         if entry.status.is_due(now.elapsed, entry.life.has_ended()) {
             let patch = entry.life.status_patch(&entry.facts.host_ip, now);

@@ -1,17 +1,20 @@
 //! What the watch says about the pods of this node.
 
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::ends::record;
+use super::past::job_of;
 use super::{Entry, Supervisor, Uid};
 use crate::agent::status::StatusState;
 use crate::agent::watch::Change;
 use crate::launch::admission;
 use crate::launch::downward::PodFacts;
-use crate::lifecycle::{Input, Observed, PodLifecycle};
+use crate::lifecycle::{Event, Input, Observed, PodLifecycle};
 use crate::nursery::is_safe_uid;
-use crate::nursery::protocol::{Known, Request};
+use crate::nursery::protocol::Known;
 use crate::pod::Pod;
 
 impl Supervisor {
@@ -67,7 +70,7 @@ impl Supervisor {
         if !same(&entry.facts.labels, meta.labels.as_ref())
             || !same(&entry.facts.annotations, meta.annotations.as_ref())
         {
-            entry.facts = Arc::new(PodFacts::of(pod, &self.options.address.to_string()));
+            entry.facts = Arc::new(PodFacts::of(pod, &self.address.to_string()));
         }
         if entry.observed != observed {
             entry.observed = observed.clone();
@@ -87,7 +90,13 @@ impl Supervisor {
                 let (life, event) = PodLifecycle::rejected(pod, rejection.reason, &rejection.text, now);
                 (life, Some(event))
             }
-            None => (PodLifecycle::adopt(pod, &known.iter().map(record).collect::<Vec<_>>(), now), None),
+            None => {
+                let records: Vec<_> = known.iter().map(record).collect();
+                let is_new = known.is_empty() && pod.status.start_time.is_none();
+                let missing = admission::unenforced(&pod.spec, self.abilities).filter(|_| is_new);
+                let event = |message| Event { is_warning: true, reason: "LimitsNotEnforced", message, container: None };
+                (PodLifecycle::adopt(pod, &records, now), missing.map(event))
+            }
         };
         let (life, event) = life;
         for instance in known.iter().filter(|instance| instance.end.is_none()) {
@@ -95,14 +104,19 @@ impl Supervisor {
         }
         let entry = Entry {
             life,
-            facts: Arc::new(PodFacts::of(pod, &self.options.address.to_string())),
+            facts: Arc::new(PodFacts::of(pod, &self.address.to_string())),
             observed: Observed::of(pod),
             status: StatusState::default(),
             wake: None,
             // One that ran before may have left some.
             has_directory: !known.is_empty(),
             instances: known.iter().map(|known| known.id.clone()).collect(),
+            job: job_of(pod),
         };
+        self.record_found(&entry, known);
+        if let Some(rejection) = &rejection {
+            self.record_rejected(&entry, rejection.reason, &rejection.text, now.wall);
+        }
         self.pods.insert(Arc::clone(&uid), entry);
         if let Some(event) = event {
             self.event(&uid, event);
@@ -132,9 +146,9 @@ impl Supervisor {
     }
 
     pub(super) fn remove_logs(&self, uid: &Uid) {
-        let (layout, uid) = (self.layout.clone(), Arc::clone(uid));
+        let (surroundings, uid) = (Arc::clone(&self.surroundings), Arc::clone(uid));
         tokio::task::spawn_blocking(move || {
-            if let Err(error) = layout.remove_logs(&uid) {
+            if let Err(error) = surroundings.layout.remove_logs(&uid) {
                 tracing::warn!(%error, pod = &*uid, "logs cannot be removed");
             }
         });
@@ -142,22 +156,15 @@ impl Supervisor {
 
     /// After the first list: what is left of pods that do not exist any more ends here (PL-139).
     async fn sweep(&mut self, listing: &HashSet<Uid>) {
-        let strangers: Vec<Known> = std::mem::take(&mut self.found).into_values().flatten().collect();
-        for known in &strangers {
-            if known.end.is_none() {
-                self.nursery.send(Request::Kill(known.id.clone())).await;
-            }
-        }
-        let ended = strangers.into_iter().filter(|known| known.end.is_some()).map(|known| known.id).collect();
-        self.nursery.send(Request::Forget(ended)).await;
-        let (layout, kept) = (self.layout.clone(), listing.clone());
+        let strangers = std::mem::take(&mut self.found).into_values().flatten().collect();
+        self.dismiss(strangers).await;
+        let is_kept = |path: &Path| path.file_name().and_then(OsStr::to_str).is_some_and(|uid| listing.contains(uid));
+        let mut directories = std::mem::take(&mut self.directories);
+        directories.retain(|path| !is_kept(path));
         tokio::task::spawn_blocking(move || {
-            for directory in [layout.pods(), layout.logs()] {
-                for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
-                    let name = entry.file_name();
-                    if !name.to_str().is_some_and(|uid| kept.contains(uid)) {
-                        let _ = std::fs::remove_dir_all(entry.path());
-                    }
+            for path in directories {
+                if let Err(error) = std::fs::remove_dir_all(&path) {
+                    tracing::warn!(%error, path = %path.display(), "what a pod left behind cannot be removed");
                 }
             }
         });

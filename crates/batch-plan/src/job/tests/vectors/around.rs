@@ -73,7 +73,7 @@ fn jobs_that_are_not_for_us_are_skipped() {
 
 /// REG-A12, INV-13: upstream leaves such pods until they are deleted.
 #[test]
-fn pods_of_finished_jobs_are_released() {
+fn reg_a12_pods_of_finished_jobs_are_released() {
     check("job Complete=True SuccessCriteriaMet=True succeeded=1 | pods a:S b:R c:F-", expect!["release a b"]);
 }
 

@@ -1,0 +1,191 @@
+//! REG-A: pods are counted exactly once, and no finalizer outlives its purpose.
+
+use expect_test::expect;
+use serde_json::json;
+
+use super::super::super::*;
+use super::super::scenarios::summary;
+use super::super::shell::Controller;
+use super::super::text::{Case, account, check, now};
+use super::super::world::{Fault, World, is_deleting};
+use super::{finish_all, started, started_with};
+
+/// First alive, then deleted, whatever its end.
+#[test]
+fn reg_a03_a_pod_that_turns_up_after_the_end_is_released() {
+    for end in ["Complete=True SuccessCriteriaMet=True succeeded=1", "Failed=True FailureTarget=True failed=1"] {
+        for pod in ["a:P", "a:R", "a:R!", "a:S", "a:F!"] {
+            check(&format!("job {end} | pods {pod}"), expect!["release a"]);
+        }
+        check(&format!("job {end} | pods a:R="), expect!["skip    Finished"]);
+    }
+}
+
+/// The same through the whole: the counters stay as they were.
+#[test]
+fn reg_a03_counters_of_a_finished_job_stay() {
+    let (mut world, mut controller) = started(json!({"completions": 1}));
+    let late = world.pods.values().next().unwrap().clone();
+    finish_all(&mut world, 0);
+    controller.settle(&mut world);
+    let before = world.status().clone();
+    let mut late = late;
+    late["metadata"]["name"] = json!("late");
+    world.add_pod(late);
+    controller.settle(&mut world);
+    world.delete("late");
+    controller.settle(&mut world);
+    assert_eq!((world.status(), world.pods.contains_key("late")), (&before, false));
+    world.assert_settled();
+}
+
+/// Every release fails once.
+#[test]
+fn reg_a05_bounds_and_failing_releases_keep_totals_exact() {
+    for count in [5, 6, 10, 11] {
+        let settings = Settings { uncounted_pods_max: 5, releases_max: 5, ..Settings::default() };
+        let (mut world, mut controller) =
+            started_with(json!({"parallelism": count, "completions": count + 1}), settings);
+        finish_all(&mut world, 0);
+        for _ in 0..4 {
+            // The first call of the sync is a creation or the status write; releases follow.
+            let next = world.calls + 1;
+            world.faults.extend((next + 2..next + 7).map(|call| (call, Fault::Refused)));
+            controller.watch(&world, 0);
+            controller.sync(&mut world);
+            world.faults.clear();
+        }
+        controller.settle(&mut world);
+        assert_eq!(world.status().succeeded, Some(count));
+        finish_all(&mut world, 0);
+        controller.settle(&mut world);
+        assert!(world.is_finished());
+        world.assert_settled();
+    }
+}
+
+#[test]
+fn reg_a06_a_release_that_the_cache_does_not_show_is_not_repeated() {
+    let (mut world, mut controller) = started(json!({"parallelism": 2, "completions": 2}));
+    let name = world.active().remove(0);
+    world.finish(&name, 0);
+    controller.watch(&world, 0);
+    let seen = world.log.len();
+    controller.sync(&mut world);
+    // The Job's updates arrive, the pod's do not.
+    for _ in 0..2 {
+        controller.watch_each(&world, [0, world.log.len() - seen]);
+        controller.sync(&mut world);
+    }
+    controller.watch(&world, 0);
+    controller.sync(&mut world);
+    assert_eq!(world.status().succeeded, Some(1));
+}
+
+#[test]
+fn reg_a08_a_refused_creation_is_repeated_soon() {
+    let mut world = World::new(json!({"parallelism": 3, "completions": 3}));
+    world.faults.insert(1, Fault::Refused);
+    let mut controller = Controller::start(&world);
+    controller.settle(&mut world);
+    assert_eq!(world.now.duration_since(now()).as_secs(), 0);
+    expect!["active=3 pods=3 !FailedCreate"].assert_eq(&summary(&mut world));
+}
+
+#[test]
+fn reg_a09_a_pod_listed_as_failed_that_exits_0_counts_as_failed_once() {
+    // DELETE, status, two releases, the status write that counts: one of the last three fails.
+    for failing in 3..=5 {
+        let (mut world, mut controller) = started(json!({"parallelism": 2, "completions": 2, "backoffLimit": 0}));
+        for name in world.active() {
+            world.run(&name);
+        }
+        controller.settle(&mut world);
+        let name = world.active().remove(0);
+        world.finish(&name, 1);
+        controller.watch(&world, 0);
+        world.faults.insert(world.calls + failing, Fault::Refused);
+        controller.sync(&mut world);
+        for name in world.names(is_deleting) {
+            world.finish(&name, 0);
+        }
+        controller.settle(&mut world);
+        expect!["failed=2 pods=2 conditions=FailureTarget/BackoffLimitExceeded,Failed/BackoffLimitExceeded !BackoffLimitExceeded"]
+            .assert_eq(&summary(&mut world));
+    }
+}
+
+/// The crash hits every call of the removal; the pod then succeeds, or stops as it was told to.
+#[test]
+fn reg_a17_a_crash_while_removing_a_pod_leaves_nothing_untracked_behind() {
+    for (crash_at, exit_code) in [(1, 0), (2, 0), (3, 0), (1, 143), (2, 143), (3, 143)] {
+        for fault in [Fault::CrashBefore, Fault::CrashAfter] {
+            let deleted = crash_at == 3 || (crash_at, fault) == (2, Fault::CrashAfter);
+            let (mut world, mut controller) = started(json!({"parallelism": 1, "completions": 2}));
+            let name = world.active().remove(0);
+            let uid = world.pods[&name]["metadata"]["uid"].clone();
+            world.run(&name);
+            controller.settle(&mut world);
+            world.edit_spec(|spec| spec["suspend"] = json!(true));
+            controller.watch(&world, 0);
+            world.faults.insert(world.calls + crash_at, fault);
+            controller.sync(&mut world);
+            world.finish(&name, exit_code);
+            world.edit_spec(|spec| spec["suspend"] = json!(false));
+            controller.settle(&mut world);
+            world.stop_deleted_pods();
+            controller.settle(&mut world);
+            let status = world.status().clone();
+            let counted = match exit_code {
+                0 => status.succeeded == Some(1) && status.failed.is_none(),
+                // It failed by itself, unless it was deleted before.
+                _ => status.failed == Some(1) && !deleted,
+            };
+            let is_there = !world.names(|pod| pod["metadata"]["uid"] == uid).is_empty();
+            let removed = !is_there && status.succeeded.is_none() && status.failed.is_none();
+            assert!(counted || removed, "{fault:?} at {crash_at}, exit code {exit_code}: {status:#?}");
+            let untracked = world.names(|pod| {
+                pod["status"]["phase"] == "Running" && pod["metadata"]["finalizers"] == json!([]) && !is_deleting(pod)
+            });
+            assert_eq!(untracked, [""; 0]);
+        }
+    }
+}
+
+/// REG-A16, INV-29: a sync of a huge Job is bounded, and 100,000 pods do not make it slow.
+#[test]
+fn reg_a16_a_sync_of_a_huge_job_does_a_bounded_number_of_things() {
+    let pods = "pods 2000xS";
+    let case = Case::new(&format!("job parallelism=2000 completions=4000 | {pods}"), Settings::default());
+    let Plan::Act(act) = plan(&case.snapshot()) else { panic!("there are pods to count") };
+    let PodAction::Create { pods, .. } = &act.action else { panic!("there are pods to create") };
+    assert_eq!(pods.len(), 500);
+    let record = act.record(&vec![CallOutcome::Done; 500]);
+    assert_eq!((record.release.len(), record.wake_after), (500, Some(std::time::Duration::ZERO)));
+    assert!(account(&case, |_| CallOutcome::Done).lines().count() < 10);
+}
+
+/// What is on record but not yet counted keeps its delay, its validity and its place (upstream wrote `active: 0`, which
+/// the API refused while a pod was ready).
+#[test]
+fn reg_a18_a_delay_does_not_hold_up_counting() {
+    check(
+        "job parallelism=2 completions=5 active=2 | pods a:R* b:F@1",
+        expect![[r#"
+        status  active=1 uncounted.failed=[b]
+        wake    9s
+        release b
+        status  failed=1 uncounted.failed=[]"#]],
+    );
+    check("job parallelism=2 completions=5 failed=1 | pods a:R* b:F-@1", expect!["wake    9s"]);
+}
+
+/// INV-13: foreground deletion waits for the pods, and the pod whose labels were changed waits for its finalizer.
+#[test]
+fn inv_13_a_job_that_is_being_deleted_releases_pods_that_match_no_more_once_they_are_over() {
+    check(
+        "job deleting parallelism=2 completions=5 active=0 terminating=0 | pods a:R~ b:R!~ c:S~ d:F~- e:R!~=",
+        expect!["release b c"],
+    );
+    check("job Complete=True SuccessCriteriaMet=True succeeded=5 | pods a:R~ b:R!~ c:S~", expect!["release b c"]);
+}

@@ -1,0 +1,203 @@
+//! REG-B: a Job ends once, for the right reason, and not before its pods.
+
+use expect_test::expect;
+use serde_json::json;
+
+use super::super::super::*;
+use super::super::scenarios::summary;
+use super::super::shell::Controller;
+use super::super::text::{Case, check};
+use super::super::world::{Fault, World};
+use super::{conditions, finish_all, started};
+
+/// Each reason to fail, with a pod that takes its time to stop.
+#[test]
+fn reg_b01_the_interim_condition_comes_at_once_and_the_terminal_one_when_all_is_quiet() {
+    let rules = json!([{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]);
+    let specs = [
+        json!({"backoffLimit": 0}),
+        json!({"activeDeadlineSeconds": 60}),
+        json!({"podFailurePolicy": {"rules": rules}}),
+    ];
+    for mut spec in specs {
+        spec["parallelism"] = json!(2);
+        spec["completions"] = json!(2);
+        let has_deadline = spec.get("activeDeadlineSeconds").is_some();
+        let mut world = World::new(spec);
+        let mut controller = Controller::start(&world);
+        controller.watch(&world, 0);
+        controller.sync(&mut world);
+        world.active().iter().for_each(|name| world.run(name));
+        match has_deadline {
+            true => world.advance(60),
+            false => world.finish(&world.active()[0], 42),
+        }
+        controller.settle(&mut world);
+        assert_eq!(conditions(world.status()), ["FailureTarget"]);
+        world.advance(30);
+        controller.settle(&mut world);
+        assert_eq!(conditions(world.status()), ["FailureTarget"], "pods are still terminating");
+        world.stop_deleted_pods();
+        controller.settle(&mut world);
+        assert_eq!(conditions(world.status()), ["FailureTarget", "Failed"]);
+    }
+}
+
+/// Each type at False and at Unknown, as a user may have written it.
+#[test]
+fn reg_b02_and_b04_every_condition_type_occurs_once() {
+    let ends =
+        [("completions=1 | pods a:S", "Complete"), ("backoffLimit=0 | pods a:F", "Failed"), ("suspend", "Suspended")];
+    for (situation, expected) in ends {
+        for seeded in ["Suspended", "FailureTarget", "SuccessCriteriaMet", "Complete", "Failed"] {
+            for state in ["False", "Unknown"] {
+                let case = Case::new(&format!("job {seeded}={state} {situation}"), Settings::default());
+                let Plan::Act(act) = plan(&case.snapshot()) else { panic!("the Job is not finished") };
+                let record = act.record(&[]);
+                let written = record.status.clone();
+                let status = record.close(&ReleaseOutcome::default()).status.or(written).unwrap();
+                let mut kinds: Vec<&str> = status.conditions.iter().flatten().map(|item| &*item.type_).collect();
+                let all = kinds.len();
+                kinds.sort_unstable();
+                kinds.dedup();
+                assert_eq!(kinds.len(), all, "{seeded}={state}, {situation}: {:?}", conditions(&status));
+                let found = conditions(&status);
+                assert!(found.iter().any(|kind| kind == expected), "{seeded}={state}, {situation}: {found:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reg_b06_surplus_pods_go_before_the_job_is_complete() {
+    check(
+        "job parallelism=3 completions=2 | pods a:S b:S c:R d:R",
+        expect![[r#"
+        remove  c d
+        status  active=0 terminating=2 uncounted.succeeded=[a,b] conditions=[SuccessCriteriaMet/CompletionsReached]
+        release a b c d
+        status  succeeded=2 uncounted.succeeded=[]"#]],
+    );
+    check("job parallelism=3 completions=2 succeeded=2 SuccessCriteriaMet=True | pods c:R!- d:R!-", expect![""]);
+    check(
+        "job parallelism=3 completions=2 succeeded=2 SuccessCriteriaMet=True terminating=2",
+        expect![[r#"
+        status  terminating=0
+        status  completionTime=now conditions=[SuccessCriteriaMet/Because,Complete/Because]
+        event   Normal Completed: Job completed"#]],
+    );
+}
+
+/// Both outcomes; the cache still shows the Job as it was.
+#[test]
+fn reg_b07_a_job_that_we_finished_gets_no_more_pods_however_late_the_news() {
+    for text in [
+        "job completions=2 succeeded=1 SuccessCriteriaMet=True",
+        "job completions=2 failed=7 FailureTarget=True",
+        "job completions=2",
+    ] {
+        let mut case = Case::new(text, Settings::default());
+        case.tally.note_finished();
+        assert!(matches!(plan(&case.snapshot()), Plan::Skip(Skip::FinishedUnseen)), "{text}");
+    }
+}
+
+#[test]
+fn reg_b09_suspended_and_resumed_three_times() {
+    let (mut world, mut controller) = started(json!({"completions": 2}));
+    for _ in 0..3 {
+        world.advance(5);
+        world.edit_spec(|spec| spec["suspend"] = json!(true));
+        controller.settle(&mut world);
+        assert_eq!(world.status().start_time, None);
+        world.advance(5);
+        world.edit_spec(|spec| spec["suspend"] = json!(false));
+        controller.settle(&mut world);
+        assert_eq!(world.status().start_time.as_ref().map(|start| start.0), Some(world.now));
+    }
+}
+
+#[test]
+fn reg_b12_a_job_is_announced_once_however_often_the_last_write_fails() {
+    for failures in 0..4 {
+        let (mut world, mut controller) = started(json!({"completions": 1}));
+        summary(&mut world);
+        finish_all(&mut world, 0);
+        // Status, release, status: the third call and its repetitions. Later syncs write once.
+        controller.watch(&world, 0);
+        let first = world.calls + 3;
+        world.faults.extend((first..first + failures).map(|call| (call, Fault::Refused)));
+        controller.settle(&mut world);
+        assert!(world.is_finished());
+        assert_eq!(world.events, ["Normal Completed: Job completed"], "{failures} failures");
+    }
+}
+
+#[test]
+fn reg_b14_a_deleted_pod_is_judged_by_its_exit_code_once() {
+    let rules = json!([{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}}]);
+    let (mut world, mut controller) = started(json!({"completions": 1, "podFailurePolicy": {"rules": rules}}));
+    let name = world.active().remove(0);
+    world.run(&name);
+    world.delete(&name);
+    controller.settle(&mut world);
+    expect!["terminating=1 pods=1"].assert_eq(&summary(&mut world));
+    world.finish(&name, 42);
+    controller.settle(&mut world);
+    expect!["failed=1 pods=1 conditions=FailureTarget/PodFailurePolicy,Failed/PodFailurePolicy !PodFailurePolicy"]
+        .assert_eq(&summary(&mut world));
+}
+
+/// INV-9: the answer to a creation is lost, then an earlier failure is seen, of which the Job dies. The pod that nobody
+/// knows of must be found and stopped before the Job is over.
+#[test]
+fn inv_9_a_job_does_not_finish_while_a_creation_is_unanswered() {
+    for fault in [Fault::AnswerLost, Fault::RequestLost] {
+        let (mut world, mut controller) =
+            started(json!({"completionMode": "Indexed", "parallelism": 2, "completions": 3, "backoffLimit": 0}));
+        let names = world.active();
+        names.iter().for_each(|name| world.run(name));
+        world.finish(&names[1], 0);
+        controller.watch(&world, 0);
+        world.finish(&names[0], 1);
+        let seen = world.log.len();
+        world.faults.insert(world.calls + 1, fault);
+        controller.sync(&mut world);
+        let lag = world.log.len() - seen;
+        controller.watch_each(&world, [0, lag]);
+        controller.sync(&mut world);
+        assert_eq!(conditions(world.status()), ["FailureTarget"], "{fault:?}");
+        let before = world.now;
+        for _ in 0..2 {
+            controller.settle(&mut world);
+            world.stop_deleted_pods();
+        }
+        controller.settle(&mut world);
+        assert_eq!(conditions(world.status()), ["FailureTarget", "Failed"], "{fault:?}");
+        let waited = world.now.duration_since(before).as_secs();
+        assert_eq!(waited > 0, fault == Fault::RequestLost, "only a pod that never comes is waited for");
+        world.assert_settled();
+    }
+}
+
+/// INV-11: the write of the verdict lands, its answer is lost, and the pod that it was about turns out to have succeeded
+/// after all. Going by the Job of before, there would be no reason to end.
+#[test]
+fn inv_11_a_verdict_whose_write_was_not_answered_stands() {
+    let (mut world, mut controller) =
+        started(json!({"completionMode": "Indexed", "parallelism": 1, "completions": 2, "backoffLimit": 0}));
+    let name = world.active().remove(0);
+    world.run(&name);
+    world.delete(&name);
+    controller.watch(&world, 0);
+    world.faults.insert(world.calls + 1, Fault::AnswerLost);
+    controller.sync(&mut world);
+    assert_eq!(conditions(world.status()), ["FailureTarget"]);
+    world.finish(&name, 0);
+    // Pods arrive, the Job does not.
+    controller.watch_each(&world, [usize::MAX, 0]);
+    controller.sync(&mut world);
+    assert_eq!(world.created, 1);
+    controller.settle(&mut world);
+    assert_eq!(conditions(world.status()), ["FailureTarget", "Failed"]);
+}

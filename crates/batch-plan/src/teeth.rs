@@ -1,0 +1,129 @@
+//! Old bugs that can be brought back, one at a time, to show that the tests notice (invariants 3.10).
+//!
+//! Only with the feature `teeth`, which no shipped build has: without it [`is`] is a constant and every mutation is
+//! compiled away. The environment variable `TALLY_MUTATION` names the bug, as in `TALLY_MUTATION=REG-A06`; the program
+//! `teeth` of the crate `model` goes through all of them and demands that something turns red.
+//!
+//! A mutation is one expression at the place where the bug would live. Bugs of the shell, of the API server and of the
+//! store have none here; their regressions prove themselves where they are.
+
+macro_rules! mutations {
+    ($($name:ident $id:literal $about:literal)*) => {
+        /// An old bug.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u8)]
+        pub enum Mutation {
+            $(#[doc = $about] $name,)*
+        }
+
+        impl Mutation {
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The number of the regression.
+            pub fn id(self) -> &'static str {
+                match self { $(Self::$name => $id),* }
+            }
+
+            /// What goes wrong.
+            pub fn about(self) -> &'static str {
+                match self { $(Self::$name => $about),* }
+            }
+        }
+    };
+}
+
+mutations! {
+    A01 "REG-A01" "a deleted pod of a Job that is gone is not noticed"
+    A03 "REG-A03" "a live pod that turns up after the end stays tracked"
+    A05 "REG-A05" "the lists of uncounted pods have no bound"
+    A06 "REG-A06" "a release that the cache does not show is forgotten"
+    A08 "REG-A08" "a refused creation is waited for like an accepted one"
+    A09 "REG-A09" "a pod listed as failed is listed again when it succeeds"
+    A12 "REG-A12" "a finished Job leaves its pods tracked"
+    A14 "REG-A14" "something of a Job that is gone is remembered"
+    A16 "REG-A16" "a sync creates as many pods as it likes"
+    A17 "REG-A17" "a removal that a crash interrupted counts as a failure"
+    A18 "REG-A18" "no pod is active while a delay runs"
+    B01 "REG-B01" "the terminal condition does not wait for terminating pods"
+    B02 "REG-B02" "conditions are appended whatever there is"
+    B04 "REG-B04" "an interim condition is appended beside one with status False"
+    B06 "REG-B06" "a Job is complete while surplus pods run"
+    B07 "REG-B07" "a Job that we finished is synced until the cache shows it"
+    B09 "REG-B09" "a resumed Job keeps the start time of its first run"
+    B12 "REG-B12" "the end is announced before it is written"
+    B14 "REG-B14" "a deleted pod is judged before it has ended"
+    C01 "REG-C01" "terminating pods are replaced under policy Failed"
+    C03 "REG-C03" "an absent field is a reason to panic"
+    C05 "REG-C05" "deleted pods count as neither active nor terminating"
+    C08 "REG-C08" "pods that the cache does not show are created again, under new names"
+    C09 "REG-C09" "a repeated creation uses another name"
+    C10 "REG-C10" "a deleted Job leaves its expectations behind"
+    C15 "REG-C15" "completed indexes beyond the size are kept"
+    C17 "REG-C17" "a work queue goes on after a success"
+    C22 "REG-C22" "a terminating namespace is an error"
+    D01 "REG-D01" "failures that are counted already do not count for the limit"
+    D03 "REG-D03" "the limit is reached one failure early"
+    D05 "REG-D05" "restarts of pods that are Pending do not count"
+    D07 "REG-D07" "delays do not grow"
+    D09 "REG-D09" "nothing is counted while a delay runs"
+    D11 "REG-D11" "ignored failures do not delay"
+    D13 "REG-D13" "a clock that is ahead lengthens a delay"
+    D15 "REG-D15" "the deadline starts anew with every sync"
+    D18 "REG-D18" "one pod is counted per sync"
+    F01 "REG-F01" "a Job that was created and not written down is forgotten"
+    F04 "REG-F04" "a Job deleted by hand stays in the list of active ones"
+    F05 "REG-F05" "after too many missed times nothing is started any more"
+    F10 "REG-F10" "a schedule that never occurs is asked about for ever"
+    F14 "REG-F14" "the first missed time is due, not the last"
+    F16 "REG-F16" "an entry of the list of active Jobs lacks its uid"
+    F18 "REG-F18" "a Job of another owner is taken for ours"
+    F20 "REG-F20" "without history no success is told"
+    F26 "REG-F26" "a long starting deadline overflows"
+    H07 "REG-H07" "a pod of a vanished node goes without having failed"
+    I09 "INV-9" "a Job finishes although an unanswered creation may have left a pod"
+}
+
+/// Whether that bug is back.
+#[cfg(not(feature = "teeth"))]
+#[inline(always)]
+pub(crate) const fn is(_: Mutation) -> bool {
+    false
+}
+
+#[cfg(feature = "teeth")]
+pub(crate) use selected::is;
+#[cfg(feature = "teeth")]
+pub use selected::select;
+
+#[cfg(feature = "teeth")]
+mod selected {
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Mutation;
+
+    const UNREAD: u8 = u8::MAX;
+    const NONE: u8 = u8::MAX - 1;
+    static SELECTED: AtomicU8 = AtomicU8::new(UNREAD);
+
+    pub(crate) fn is(mutation: Mutation) -> bool {
+        match SELECTED.load(Ordering::Relaxed) {
+            UNREAD => {
+                select(from_environment());
+                is(mutation)
+            }
+            selected => selected == mutation as u8,
+        }
+    }
+
+    /// Brings one bug back, or none.
+    pub fn select(mutation: Option<Mutation>) {
+        SELECTED.store(mutation.map_or(NONE, |mutation| mutation as u8), Ordering::Relaxed);
+    }
+
+    fn from_environment() -> Option<Mutation> {
+        let id = std::env::var("TALLY_MUTATION").ok()?;
+        let found = Mutation::ALL.iter().copied().find(|mutation| mutation.id() == id);
+        assert!(found.is_some(), "TALLY_MUTATION: no mutation `{id}`");
+        found
+    }
+}

@@ -1,0 +1,254 @@
+//! `tally logs`: what all pods of a Job said, index by index, line by line as they said it, or as they say it.
+
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, anyhow};
+use batch_types::constants::label;
+use batch_types::index_ranges::{self, IndexSet};
+use clap::Args;
+use futures_util::AsyncBufReadExt as _;
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{ListParams, LogParams};
+use kube::{Api, Client};
+use tokio::runtime;
+
+use crate::cluster::ClusterFlags;
+use crate::data_dir;
+use crate::environment::Environment;
+use crate::failure::{Exit, Failure, plain};
+use crate::history::{FromHistory, show_logs};
+use crate::job_view::{JobName, JobView};
+use crate::log_lines::{LogOrigin, LogPiece, Splitter};
+use crate::log_merge::{Merge, Source};
+use crate::log_stream::{Wanted, origin};
+use crate::pod_view::PodObject;
+use crate::run::progress::Progress;
+use crate::run::screen::{Manner, Screen};
+use crate::run::watch::{Interruption, Scope, Watching, is_wanted};
+use crate::wait::lookup_failure;
+
+const PAGE: u32 = 500;
+
+#[derive(Debug, Args)]
+pub(crate) struct Logs {
+    /// The Job.
+    #[arg(value_name = "job/NAME")]
+    job: JobName,
+    /// Go on as pods write, until the Job has finished.
+    #[arg(short, long)]
+    follow: bool,
+    /// Order lines by the time they were written; otherwise one pod follows the other, by index and age.
+    #[arg(long, conflicts_with = "follow")]
+    interleave: bool,
+    /// Only pods that failed.
+    #[arg(long)]
+    failed: bool,
+    /// Only these indexes, for example `3` or `0,4-7`.
+    #[arg(long, value_name = "INDEXES", value_parser = indexes)]
+    index: Option<IndexSet>,
+    /// Only the last lines of each container.
+    #[arg(long, value_name = "N", conflicts_with = "follow")]
+    tail: Option<u32>,
+    /// What is on record of ended containers, at most 64 KiB each, also when their pods and the Job are gone.
+    #[arg(long, conflicts_with_all = ["follow", "interleave"])]
+    from_history: bool,
+    /// Without `[job/index]` before each line.
+    #[arg(long, conflicts_with = "follow")]
+    no_prefix: bool,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+fn indexes(text: &str) -> Result<IndexSet, String> {
+    match index_ranges::validate(text, i32::MAX) {
+        Ok(count) if count > 0 => Ok(IndexSet::parse(text, i32::MAX)),
+        _ => Err("say numbers and ranges in ascending order, as in `3` or `0,4-7`".to_owned()),
+    }
+}
+
+pub(crate) fn run(options: &Logs, environment: &Environment) -> Result<(), Failure> {
+    if options.from_history {
+        return show_history(options, environment);
+    }
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.context("start the async runtime")?.block_on(show(options, environment))
+}
+
+fn show_history(options: &Logs, environment: &Environment) -> Result<(), Failure> {
+    let data = data_dir::choose(options.cluster.data.as_deref(), environment)?;
+    show_logs(&FromHistory {
+        data: &data,
+        job: &options.job.0,
+        namespace: options.cluster.namespace.as_deref(),
+        indexes: options.index.as_ref(),
+        failed: options.failed,
+        tail: options.tail,
+        no_prefix: options.no_prefix,
+    })
+}
+
+async fn show(options: &Logs, environment: &Environment) -> Result<(), Failure> {
+    let cluster = options.cluster.connect(environment).await?;
+    let jobs: Api<Job> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let named = format!("job/{} in namespace `{}`", options.job.0, cluster.namespace);
+    let job = jobs.get(&options.job.0).await.map_err(|error| lookup_failure(error, &named, &cluster))?;
+    let view = JobView::of(&job);
+    if options.index.is_some() && !view.is_indexed {
+        return Err(Failure::usage(anyhow!("{named} has no indexes")).hint("leave `--index` out"));
+    }
+    let shown = if options.follow {
+        follow(options, cluster.client, view, environment).await
+    } else {
+        let mut pods = pods_of(&cluster.client, &view)
+            .await
+            .map_err(|error| Failure::new(plain(error).context(format!("list the pods of {named}"))))?;
+        pods.retain(|pod| is_wanted(pod, options.index.as_ref()) && (!options.failed || pod.has_failed()));
+        Reader::new(options, cluster.client).show(&pods).await
+    };
+    shown.map_err(|error| {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure::new(anyhow!("nobody reads the output any more")).exit(Exit::BrokenPipe);
+        }
+        Failure::new(anyhow!(error).context("write to standard output"))
+    })
+}
+
+async fn follow(options: &Logs, client: Client, view: JobView, environment: &Environment) -> io::Result<()> {
+    let wanted = if options.failed { Wanted::Failed } else { Wanted::All };
+    let mut screen = Screen::new(Manner { is_json: false, is_quiet: true, no_color: environment.no_color }, 1);
+    let mut progress = Progress::new([view.clone()], Instant::now());
+    progress.job_changed(view.clone(), Instant::now());
+    let scope = Scope::Job { view: Box::new(view), indexes: options.index.clone() };
+    match Watching::new(client, progress, wanted, scope).run(&mut screen).await {
+        Err(Interruption::Output(error)) => Err(error),
+        Err(Interruption::Signal(_)) | Ok(()) => Ok(()),
+    }
+}
+
+/// The pods of a Job by index, then by age.
+async fn pods_of(client: &Client, job: &JobView) -> kube::Result<Vec<PodObject>> {
+    let pods: Api<PodObject> = Api::namespaced(client.clone(), &job.namespace);
+    let mut page = ListParams::default().labels(&format!("{}={}", label::CONTROLLER_UID, job.uid)).limit(PAGE);
+    let mut all = Vec::new();
+    loop {
+        let list = pods.list(&page).await?;
+        all.extend(list.items);
+        match list.metadata.continue_.as_deref() {
+            Some(token) if !token.is_empty() => page = page.continue_token(token),
+            _ => break,
+        }
+    }
+    all.sort_by_cached_key(|pod| {
+        let created = pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (pod.index(), created, pod.name().to_owned())
+    });
+    Ok(all)
+}
+
+/// Reads logs that are there.
+struct Reader<'a> {
+    options: &'a Logs,
+    client: Client,
+}
+
+impl<'a> Reader<'a> {
+    fn new(options: &'a Logs, client: Client) -> Self {
+        Self { options, client }
+    }
+
+    async fn show(&self, pods: &[PodObject]) -> io::Result<()> {
+        let sources = pods.iter().flat_map(|pod| {
+            pod.instances().map(move |instance| Source {
+                origin: Arc::new(origin(pod, &instance)),
+                parameters: self.parameters(instance.container, instance.is_previous),
+                started_at: instance.started_at.map(|time| time.0),
+            })
+        });
+        let sources: Vec<Source> = sources.collect();
+        if !self.options.interleave {
+            for source in sources {
+                self.show_one(source).await?;
+            }
+            return Ok(());
+        }
+        let mut merge = Merge::new(self.client.clone(), sources);
+        while let Some(piece) = merge.next().await {
+            self.write(&piece)?;
+        }
+        Ok(())
+    }
+
+    fn parameters(&self, container: &str, previous: bool) -> LogParams {
+        LogParams {
+            container: Some(container.to_owned()),
+            previous,
+            tail_lines: self.options.tail.map(i64::from),
+            timestamps: self.options.interleave,
+            ..LogParams::default()
+        }
+    }
+
+    async fn show_one(&self, source: Source) -> io::Result<()> {
+        let Source { origin, parameters, .. } = source;
+        let pods: Api<PodObject> = Api::namespaced(self.client.clone(), &origin.namespace);
+        let mut stream = match pods.log_stream(&origin.pod, &parameters).await {
+            Ok(stream) => Box::pin(stream),
+            Err(error) => {
+                complain(&origin, error);
+                return Ok(());
+            }
+        };
+        let mut splitter = Splitter::default();
+        loop {
+            let bytes = match stream.fill_buf().await {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    tracing::warn!(%error, pod = origin.pod, "the log breaks off");
+                    break;
+                }
+            };
+            if bytes.is_empty() {
+                break;
+            }
+            let (lines, count) = (splitter.push(bytes), bytes.len());
+            stream.as_mut().consume_unpin(count);
+            self.write(&LogPiece { origin: origin.clone(), lines })?;
+        }
+        self.write(&LogPiece { origin, lines: splitter.finish() })
+    }
+
+    fn write(&self, piece: &LogPiece) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        if self.options.no_prefix {
+            return stdout.write_all(&piece.lines);
+        }
+        let prefix = piece.origin.prefix();
+        for line in piece.lines() {
+            stdout.write_all(prefix.as_bytes())?;
+            stdout.write_all(b" ")?;
+            stdout.write_all(line)?;
+            stdout.write_all(b"\n")?;
+        }
+        stdout.flush()
+    }
+}
+
+/// One log that cannot be read keeps nobody from the others.
+pub(crate) fn complain(origin: &LogOrigin, error: kube::Error) {
+    eprintln!("{} (no log: {})", origin.prefix(), plain(error));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_are_numbers_and_ranges() {
+        assert_eq!(indexes("0,4-7").unwrap().iter().collect::<Vec<_>>(), [0, 4, 5, 6, 7]);
+        for wrong in ["", "x", "-1", "3-1", "1,1"] {
+            assert!(indexes(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! `tally run`: a control plane for as long as some Jobs take.
+//!
+//! `manifest` and `command_job` say what to run, `apply` brings it into the server, `progress` knows how far it is,
+//! `screen` and `report` tell people; here is the order in which things happen.
+
+mod apply;
+mod command_job;
+mod manifest;
+pub(crate) mod progress;
+mod report;
+pub(crate) mod screen;
+pub(crate) mod watch;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ::history::Bounds;
+use anyhow::{Context as _, anyhow};
+use batch_plan::job::Manager;
+use batch_types::gates::Gates;
+use clap::{Args, ValueEnum};
+use controllers::job;
+use futures_util::{StreamExt as _, stream};
+use k8s_openapi::api::batch::v1::Job;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::runtime;
+use tokio::signal::unix::SignalKind;
+
+use self::apply::Checked;
+use self::command_job::CommandFlags;
+use self::manifest::{Document, instantiate};
+use self::progress::Progress;
+use self::screen::{Manner, Screen};
+use self::watch::{Interruption, Scope, Watching};
+use crate::control_plane::{ControlPlane, RUNTIME_END, Setup, raise_file_limit};
+use crate::data_dir;
+use crate::environment::Environment;
+use crate::failure::{Exit, Failure};
+use crate::job_view::JobView;
+use crate::kubeconfig::shell_word;
+use crate::log_stream::Wanted;
+use crate::nodes::kill_nursery;
+use crate::parts::{Controller, NodeKind, Parts};
+use crate::running::JobFlags;
+use crate::server::{Place, Server};
+use crate::shutdown::Signals;
+use crate::text::counted;
+
+/// A pod that has ended is replaced no sooner than this. Upstream's second spares an API server on a network; here it
+/// would only leave the machine idle.
+const BATCH_PERIOD: Duration = Duration::from_millis(100);
+
+/// Suspending Jobs, at most so many at a time.
+const CALLS_MAX: usize = 16;
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// Manifests to run: files, directories, or `-` for standard input.
+    #[arg(value_name = "FILE|DIR|-", required_unless_present = "command")]
+    manifests: Vec<PathBuf>,
+    /// A command to run in place of manifests.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "manifests")]
+    command: Vec<String>,
+    /// Which logs to show.
+    #[arg(long, value_name = "WHICH", default_value = "all")]
+    logs: Wanted,
+    /// No progress, only logs and errors.
+    #[arg(short, long)]
+    quiet: bool,
+    /// How to show the run; `yaml` is for `--dry-run`.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: RunFormat,
+    /// Only print what would be created.
+    #[arg(long, value_name = "WHERE")]
+    dry_run: Option<DryRun>,
+    /// The namespace of objects that name none.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// Keep everything here, to look at with `tally up` [default: nothing is kept].
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// What runs pods.
+    #[arg(long, value_name = "KIND", default_value = "process")]
+    node: NodeKind,
+    /// Switch feature gates, for example `JobManagedBy=false`.
+    #[arg(long, value_name = "NAME=BOOL,…", default_value = "", hide_default_value = true)]
+    feature_gates: Gates,
+    // Last: a heading of theirs would be above all that follows.
+    #[command(flatten)]
+    job_of_command: CommandFlags,
+    #[command(flatten)]
+    job: JobFlags,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RunFormat {
+    Text,
+    Json,
+    Yaml,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum DryRun {
+    /// Without asking a server.
+    Client,
+    /// Checked by the server that would run it.
+    Server,
+}
+
+pub(crate) fn run(options: &Run, environment: &Environment) -> Result<(), Failure> {
+    let documents = options.documents()?;
+    if options.dry_run == Some(DryRun::Client) {
+        return print(&documents, options.output);
+    }
+    if options.output == RunFormat::Yaml && options.dry_run.is_none() {
+        return Err(Failure::usage(anyhow!("`-o yaml` prints objects, and a run has none to print"))
+            .hint("add `--dry-run=client`, or say `-o json`"));
+    }
+    raise_file_limit();
+    let runtime = runtime::Builder::new_multi_thread().enable_all().build().context("start the async runtime")?;
+    let done = runtime.block_on(execute(options, documents, environment));
+    runtime.shutdown_timeout(RUNTIME_END);
+    done
+}
+
+impl Run {
+    /// What people should know before it begins.
+    fn notes(&self, jobs: &[JobView]) -> Vec<String> {
+        let suspended = jobs.iter().filter(|job| job.is_suspended);
+        let suspended =
+            suspended.map(|job| format!("note: job/{} is suspended: it waits until somebody resumes it", job.name));
+        let once = jobs.iter().filter(|job| job.is_manual);
+        let once =
+            once.map(|job| format!("note: cronjob/{} is run once, now; `tally up` keeps to its schedule", job.name));
+        once.chain(suspended).collect()
+    }
+
+    /// What to run: Jobs and what they need, from manifests or from the command line.
+    fn documents(&self) -> Result<Vec<Document>, Failure> {
+        if !self.command.is_empty() {
+            let directory = std::env::current_dir().context("find the working directory")?;
+            return Ok(vec![self.job_of_command.job(&self.command, &directory)?]);
+        }
+        if !self.job_of_command.is_empty() {
+            let error = anyhow!("`--completions` and the like describe the Job of a command, and there is no command");
+            return Err(Failure::usage(error).hint("change the manifest, or say `tally run -- COMMAND`"));
+        }
+        let documents = manifest::read(&self.manifests, io::stdin().lock())?;
+        let documents: Vec<Document> = documents
+            .into_iter()
+            .map(|document| if document.is("batch/v1", "CronJob") { instantiate(&document) } else { document })
+            .collect();
+        if !documents.iter().any(|document| document.is("batch/v1", "Job")) {
+            let places: Vec<String> = self.manifests.iter().map(|path| path.display().to_string()).collect();
+            return Err(Failure::usage(anyhow!("there is no Job in {}", places.join(", ")))
+                .hint("`tally run` runs objects of kind Job or CronJob in `batch/v1`"));
+        }
+        Ok(documents)
+    }
+
+    fn setup(&self) -> Setup {
+        let gates = self.feature_gates;
+        let job = self.job.with_batch_period(BATCH_PERIOD).options(gates, Manager::BuiltIn);
+        let job = job::Options { calls_at_once: job::Options::CALLS_IN_PROCESS, ..job };
+        // A command is meant to run as it would in this shell; a manifest is meant to run anywhere.
+        let environment = if self.command.is_empty() { Environment::for_pods() } else { Environment::everything() };
+        // A Job with a short time to live would take its logs along before they are shown; everything goes soon anyway.
+        let controllers = Controller::ALL.into_iter().filter(|controller| *controller != Controller::Ttl).collect();
+        let parts = Parts { controllers, node: self.node };
+        // What is thrown away needs no history.
+        let history = self.data.as_ref().map(|_| Bounds::default());
+        Setup { parts, job, root_ca: None, environment, history }
+    }
+
+    fn manner(&self, environment: &Environment) -> Manner {
+        Manner { is_json: self.output == RunFormat::Json, is_quiet: self.quiet, no_color: environment.no_color }
+    }
+}
+
+fn print(documents: &[Document], format: RunFormat) -> Result<(), Failure> {
+    let mut separator = "";
+    for Document { object, .. } in documents {
+        match format {
+            RunFormat::Json => println!("{}", serde_json::to_string_pretty(object).context("write JSON")?),
+            RunFormat::Yaml | RunFormat::Text => {
+                print!("{separator}{}", serde_saphyr::to_string(object).context("write YAML")?);
+                separator = "---\n";
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where the node, and with `--data` the store, keep their files.
+enum Home {
+    Kept(PathBuf),
+    /// Removed when it is dropped.
+    Temporary(TempDir),
+}
+
+impl Home {
+    fn choose(options: &Run) -> Result<Self, Failure> {
+        if let Some(data) = &options.data {
+            let data = data_dir::absolute(data)?;
+            data_dir::prepare(&data)?;
+            return Ok(Self::Kept(data));
+        }
+        let made = tempfile::Builder::new().prefix("tally-run-").tempdir();
+        let hint = "set `TMPDIR` to a directory you may write to, or pass one with `--data DIR`";
+        let failure = |error: io::Error| Failure::new(anyhow!(error).context("make a temporary directory")).hint(hint);
+        Ok(Self::Temporary(made.map_err(failure)?))
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Kept(path) => path,
+            Self::Temporary(directory) => directory.path(),
+        }
+    }
+
+    fn place(&self) -> Place<'_> {
+        match self {
+            Self::Kept(path) => Place::Directory(path),
+            Self::Temporary(_) => Place::Memory,
+        }
+    }
+}
+
+async fn execute(options: &Run, documents: Vec<Document>, environment: &Environment) -> Result<(), Failure> {
+    // Before anything is started, so that a signal always ends in order.
+    let signals = Signals::listen().context("listen for signals")?;
+    let home = Home::choose(options)?;
+    let server = Server::private(home.place(), options.feature_gates).await?;
+    let client = server.client();
+    let checked = apply::check(&client, documents, options.namespace.as_deref()).await?;
+    if options.dry_run == Some(DryRun::Server) {
+        return print(checked.answers(), options.output);
+    }
+    let mut control_plane = ControlPlane::start(&server, home.path(), options.setup()).await?;
+    let ran = tokio::select! {
+        failure = control_plane.died() => return Err(failure),
+        ran = follow(options, &client, checked, signals, &home, environment) => ran,
+    };
+    let ended = control_plane.stop().await;
+    server.stop();
+    ran.and(ended)
+}
+
+/// Creates the Jobs, shows what happens to them, and says how they ended.
+async fn follow(
+    options: &Run,
+    client: &Client,
+    checked: Checked,
+    signals: Signals,
+    home: &Home,
+    environment: &Environment,
+) -> Result<(), Failure> {
+    let begin = Instant::now();
+    let jobs = checked.create(client).await?;
+    let grace = grace_of(&jobs);
+    let views: Vec<JobView> = jobs.iter().map(JobView::of).collect();
+    let mut screen = Screen::new(options.manner(environment), views.len());
+    options.notes(&views).iter().for_each(|note| screen.note(note));
+    let mut watching = Watching::new(client.clone(), Progress::new(views, begin), options.logs, Scope::Server);
+    let before_exit = clean_up(home);
+    let mut interrupted = Box::pin(signals.first_then(before_exit));
+    let interruption = tokio::select! {
+        shown = watching.run(&mut screen) => shown.err(),
+        signal = &mut interrupted => Some(Interruption::Signal(signal)),
+    };
+    let Some(interruption) = interruption else {
+        return conclude(client, &mut screen, watching.progress(), home).await;
+    };
+    let unfinished = watching.progress().jobs().iter().filter(|job| job.view.outcome.is_none()).count();
+    screen.note(&format!("stopping {}; Ctrl-C again stops at once", counted(unfinished, "Job")));
+    suspend(client, watching.progress()).await;
+    watching.wind_down(&mut screen, grace).await;
+    screen.clear();
+    Err(stopped(interruption, unfinished))
+}
+
+/// The longest time that a pod of these Jobs may take to end.
+fn grace_of(jobs: &[Job]) -> Duration {
+    let seconds = |job: &Job| {
+        let pod = job.spec.as_ref()?.template.spec.as_ref()?;
+        u64::try_from(pod.termination_grace_period_seconds.unwrap_or(30)).ok()
+    };
+    Duration::from_secs(jobs.iter().filter_map(seconds).max().unwrap_or(30))
+}
+
+/// What a second signal does before the process ends.
+fn clean_up(home: &Home) -> impl FnOnce() + Send + 'static {
+    let path = home.path().to_owned();
+    let is_temporary = matches!(home, Home::Temporary(_));
+    move || {
+        // Processes end with the nursery that owns them.
+        kill_nursery(&path);
+        if is_temporary {
+            let _ = std::fs::remove_dir_all(&path);
+        }
+    }
+}
+
+/// Ends the pods of unfinished Jobs and lets no new ones be made.
+async fn suspend(client: &Client, progress: &Progress) {
+    let unfinished = progress.jobs().iter().filter(|job| job.view.outcome.is_none());
+    let calls = unfinished.map(|job| {
+        let jobs: Api<Job> = Api::namespaced(client.clone(), &job.view.namespace);
+        let patch = Patch::Merge(json!({"spec": {"suspend": true}}));
+        async move {
+            if let Err(error) = jobs.patch(&job.view.name, &PatchParams::default(), &patch).await {
+                tracing::warn!(%error, job = job.view.name, "suspend a Job");
+            }
+        }
+    });
+    stream::iter(calls).buffer_unordered(CALLS_MAX).collect::<()>().await;
+}
+
+fn stopped(interruption: Interruption, unfinished: usize) -> Failure {
+    let (what, exit) = match interruption {
+        Interruption::Signal(signal) if signal == SignalKind::interrupt() => ("interrupted", Exit::Interrupted),
+        Interruption::Signal(_) => ("terminated", Exit::Terminated),
+        Interruption::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ("nobody reads the output any more", Exit::BrokenPipe)
+        }
+        Interruption::Output(error) => {
+            return Failure::new(anyhow!(error).context("write to standard output")).hint("is the disk full?");
+        }
+    };
+    Failure::new(anyhow!("{what}: {} did not finish", counted(unfinished, "Job")))
+        .exit(exit)
+        .hint("their pods have ended; run the same command to begin again")
+}
+
+async fn conclude(client: &Client, screen: &mut Screen, progress: &Progress, home: &Home) -> Result<(), Failure> {
+    let now = Instant::now();
+    let failed: Vec<_> = progress.failed().collect();
+    let reports = report::gather(client, &failed).await;
+    screen.clear();
+    let jobs: Vec<_> = progress.jobs().iter().map(|job| job.json(now)).collect();
+    let failures: Vec<_> = reports.iter().map(report::JobReport::json).collect();
+    let summary = json!({"succeeded": failed.is_empty(), "jobs": jobs, "failures": failures});
+    // The Jobs have ended as they have, whether or not somebody reads this.
+    let _ = screen.summary(summary);
+    if failed.is_empty() {
+        return Ok(());
+    }
+    if !screen.is_json() {
+        reports.iter().for_each(|report| eprint!("{}", report.text()));
+        eprintln!();
+    }
+    let total = progress.jobs().len();
+    let what = match (failed.len(), total) {
+        (1, 1) => "the Job failed".to_owned(),
+        (failed, total) => format!("{failed} of {total} Jobs failed"),
+    };
+    Err(Failure::new(anyhow!(what)).hint(match home {
+        Home::Temporary(_) => "`--data DIR` keeps everything, for `tally up --data DIR` to look into".to_owned(),
+        Home::Kept(data) => format!("`tally up -d --data {}` lets you look into it", shell_word(data)),
+    }))
+}

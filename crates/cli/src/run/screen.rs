@@ -1,0 +1,349 @@
+//! What a run shows: logs on stdout, progress on stderr. Bars on a terminal, lines otherwise, or JSON for programs.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
+
+use super::progress::{JobProgress, Progress};
+use crate::log_lines::LogPiece;
+
+/// Without a terminal a Job's line is repeated this often while it changes.
+const LINE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// More bars than this would fill a terminal; the Jobs behind them are summed up in one line.
+const BARS_MAX: usize = 10;
+
+/// Prefixes of log lines on a terminal.
+const CYAN: &str = "\x1b[36m";
+const PLAIN: &str = "\x1b[0m";
+
+/// How to show a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner {
+    /// One JSON object a line, on stdout.
+    pub(crate) is_json: bool,
+    /// No progress.
+    pub(crate) is_quiet: bool,
+    pub(crate) no_color: bool,
+}
+
+/// Where a run is shown.
+pub(crate) struct Screen {
+    mode: Mode,
+    /// Colours on stdout.
+    has_colours: bool,
+    /// Jobs whose end has been told, by position.
+    told: Vec<bool>,
+}
+
+enum Mode {
+    Bars(Bars),
+    Lines(Vec<Spoken>),
+    Json(Vec<Spoken>),
+    Quiet,
+}
+
+/// What was last said about a Job.
+#[derive(Debug, Clone, Default)]
+struct Spoken {
+    text: String,
+    at: Option<Instant>,
+}
+
+struct Bars {
+    all: MultiProgress,
+    /// The Jobs that have a bar, by position.
+    shown: Vec<(usize, ProgressBar)>,
+    rest: Option<ProgressBar>,
+}
+
+impl Screen {
+    pub(crate) fn new(manner: Manner, jobs: usize) -> Self {
+        let mode = match manner {
+            Manner { is_json: true, .. } => Mode::Json(vec![Spoken::default(); jobs]),
+            Manner { is_quiet: true, .. } => Mode::Quiet,
+            _ if io::stderr().is_terminal() => Mode::Bars(Bars::new()),
+            _ => Mode::Lines(vec![Spoken::default(); jobs]),
+        };
+        Self { mode, has_colours: io::stdout().is_terminal() && !manner.no_color, told: vec![false; jobs] }
+    }
+
+    /// Shows lines of logs, all of them before anything else.
+    pub(crate) fn logs(&mut self, pieces: &[LogPiece]) -> io::Result<()> {
+        let mut text = Vec::new();
+        for piece in pieces {
+            match self.mode {
+                Mode::Json(_) => json_lines(piece, &mut text),
+                _ => prefixed(piece, self.has_colours, &mut text),
+            }
+        }
+        self.print(&text)
+    }
+
+    /// Shows how far the Jobs are, and the end of those that have just ended.
+    pub(crate) fn progress(&mut self, progress: &Progress, now: Instant) -> io::Result<()> {
+        self.endings(progress, now)?;
+        match &mut self.mode {
+            Mode::Bars(bars) => {
+                bars.draw(progress, now);
+                Ok(())
+            }
+            Mode::Lines(spoken) => {
+                for (job, said) in progress.jobs().iter().zip(spoken).filter(|(job, _)| job.view.outcome.is_none()) {
+                    let text = format!("job/{}: {}", job.view.name, job.counts(now));
+                    if said.is_due(&counted(job), now) {
+                        eprintln!("{text}");
+                    }
+                }
+                Ok(())
+            }
+            Mode::Json(spoken) => {
+                let mut text = Vec::new();
+                for (job, said) in progress.jobs().iter().zip(spoken).filter(|(job, _)| job.view.outcome.is_none()) {
+                    if said.is_due(&counted(job), now) {
+                        json_line(event("progress", job.json(now)), &mut text);
+                    }
+                }
+                self.print(&text)
+            }
+            Mode::Quiet => Ok(()),
+        }
+    }
+
+    fn endings(&mut self, progress: &Progress, now: Instant) -> io::Result<()> {
+        for (position, job) in progress.jobs().iter().enumerate() {
+            if job.view.outcome.is_none() || std::mem::replace(&mut self.told[position], true) {
+                continue;
+            }
+            match &mut self.mode {
+                Mode::Bars(bars) => bars.end(position, &job.ending(now)),
+                Mode::Lines(_) => eprintln!("{}", job.ending(now)),
+                Mode::Json(_) => {
+                    let mut text = Vec::new();
+                    json_line(event("finished", job.json(now)), &mut text);
+                    self.print(&text)?;
+                }
+                Mode::Quiet => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Something that people should know; programs are not told.
+    pub(crate) fn note(&self, text: &str) {
+        match &self.mode {
+            Mode::Bars(bars) => bars.all.suspend(|| eprintln!("{text}")),
+            Mode::Lines(_) => eprintln!("{text}"),
+            Mode::Json(_) | Mode::Quiet => {}
+        }
+    }
+
+    /// The last object for programs.
+    pub(crate) fn summary(&mut self, summary: Value) -> io::Result<()> {
+        if !matches!(self.mode, Mode::Json(_)) {
+            return Ok(());
+        }
+        let mut text = Vec::new();
+        json_line(event("summary", summary), &mut text);
+        self.print(&text)
+    }
+
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(self.mode, Mode::Json(_))
+    }
+
+    /// Takes the bars away.
+    pub(crate) fn clear(&mut self) {
+        if let Mode::Bars(bars) = &mut self.mode {
+            let _ = bars.all.clear();
+        }
+    }
+
+    fn print(&mut self, text: &[u8]) -> io::Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let write = || {
+            let mut stdout = io::stdout().lock();
+            stdout.write_all(text)?;
+            stdout.flush()
+        };
+        match &self.mode {
+            // Bars and logs may share a terminal.
+            Mode::Bars(bars) => bars.all.suspend(write),
+            _ => write(),
+        }
+    }
+}
+
+impl Spoken {
+    /// Whether there is something new to say, and it is time to.
+    fn is_due(&mut self, text: &str, now: Instant) -> bool {
+        let is_due = self.text != text && self.at.is_none_or(|at| now.duration_since(at) >= LINE_INTERVAL);
+        if is_due {
+            *self = Self { text: text.to_owned(), at: Some(now) };
+        }
+        is_due
+    }
+}
+
+/// What makes a line worth repeating: counts do, rates change by themselves.
+fn counted(job: &JobProgress) -> String {
+    let view = &job.view;
+    format!("{} {} {} {}", view.succeeded, view.failed, view.active, view.terminating)
+}
+
+impl Bars {
+    fn new() -> Self {
+        let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
+        Self { all, shown: Vec::new(), rest: None }
+    }
+
+    fn draw(&mut self, progress: &Progress, now: Instant) {
+        let has_bar = |bars: &Self, position: usize| bars.shown.iter().any(|(shown, _)| *shown == position);
+        let width = progress.jobs().iter().map(|job| job.view.name.len()).max().unwrap_or_default().min(30);
+        for (position, job) in progress.jobs().iter().enumerate() {
+            if self.shown.len() >= BARS_MAX {
+                break;
+            }
+            if job.view.outcome.is_none() && !has_bar(self, position) {
+                // Drawn for the first time when it has something to show.
+                let total = job.view.completions.map(u64::from);
+                let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
+                bar.set_style(style(width, total.is_some()));
+                bar.set_prefix(job.view.name.clone());
+                bar.set_message(job.counts(now));
+                let bar = self.all.insert(self.shown.len(), bar);
+                self.shown.push((position, bar));
+            }
+        }
+        for (position, bar) in &self.shown {
+            let job = &progress.jobs()[*position];
+            bar.set_position(job.view.succeeded.into());
+            bar.set_message(job.counts(now));
+        }
+        self.draw_rest(progress);
+    }
+
+    fn draw_rest(&mut self, progress: &Progress) {
+        let unfinished = progress.jobs().iter().filter(|job| job.view.outcome.is_none()).count();
+        let hidden = unfinished.saturating_sub(self.shown.len());
+        match (hidden, &self.rest) {
+            (0, None) => {}
+            (0, Some(bar)) => {
+                bar.finish_and_clear();
+                self.rest = None;
+            }
+            (_, Some(bar)) => bar.set_message(format!("and {hidden} more Jobs")),
+            (_, None) => {
+                let bar = self.all.add(ProgressBar::new_spinner());
+                bar.set_style(ProgressStyle::with_template("{msg}").expect("a template that is right"));
+                bar.set_message(format!("and {hidden} more Jobs"));
+                self.rest = Some(bar);
+            }
+        }
+    }
+
+    /// The Job's bar becomes a line that stays.
+    fn end(&mut self, position: usize, text: &str) {
+        if let Some(found) = self.shown.iter().position(|(shown, _)| *shown == position) {
+            let (_, bar) = self.shown.remove(found);
+            bar.finish_and_clear();
+            self.all.remove(&bar);
+        }
+        self.all.suspend(|| eprintln!("{text}"));
+    }
+}
+
+fn style(width: usize, has_total: bool) -> ProgressStyle {
+    let template = if has_total {
+        format!("{{prefix:{width}}} [{{bar:24}}] {{wide_msg}}")
+    } else {
+        format!("{{prefix:{width}}} {{wide_msg}}")
+    };
+    ProgressStyle::with_template(&template).expect("a template that is right").progress_chars("#>-")
+}
+
+fn prefixed(piece: &LogPiece, has_colours: bool, text: &mut Vec<u8>) {
+    let prefix = piece.origin.prefix();
+    let prefix = if has_colours { format!("{CYAN}{prefix}{PLAIN} ") } else { format!("{prefix} ") };
+    for line in piece.lines() {
+        text.extend_from_slice(prefix.as_bytes());
+        text.extend_from_slice(line);
+        text.push(b'\n');
+    }
+}
+
+fn json_lines(piece: &LogPiece, text: &mut Vec<u8>) {
+    let origin = &piece.origin;
+    for line in piece.lines() {
+        let value = json!({
+            "type": "log", "namespace": origin.namespace, "job": origin.job, "pod": origin.pod, "index": origin.index,
+            "container": origin.container, "line": String::from_utf8_lossy(line),
+        });
+        json_line(value, text);
+    }
+}
+
+fn event(kind: &str, value: Value) -> Value {
+    let mut event = json!({ "type": kind });
+    if let (Some(event), Value::Object(members)) = (event.as_object_mut(), value) {
+        event.extend(members);
+    }
+    event
+}
+
+fn json_line(value: Value, text: &mut Vec<u8>) {
+    text.extend_from_slice(value.to_string().as_bytes());
+    text.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::log_lines::LogOrigin;
+
+    fn piece(lines: &[u8]) -> LogPiece {
+        let origin = LogOrigin {
+            namespace: "default".to_owned(),
+            job: "j".to_owned(),
+            pod: "j-0-x".to_owned(),
+            index: Some(0),
+            label: "0".to_owned(),
+            container: "c".to_owned(),
+            names_container: false,
+        };
+        LogPiece { origin: Arc::new(origin), lines: lines.to_vec() }
+    }
+
+    #[test]
+    fn every_line_has_its_prefix() {
+        let mut text = Vec::new();
+        prefixed(&piece(b"a\n\nb\n"), false, &mut text);
+        assert_eq!(String::from_utf8_lossy(&text), "[j/0] a\n[j/0] \n[j/0] b\n");
+        text.clear();
+        prefixed(&piece(b"a\n"), true, &mut text);
+        assert_eq!(String::from_utf8_lossy(&text), "\x1b[36m[j/0]\x1b[0m a\n");
+    }
+
+    #[test]
+    fn programs_get_an_object_a_line() {
+        let mut text = Vec::new();
+        json_lines(&piece(b"a \xff\n"), &mut text);
+        let value: Value = serde_json::from_slice(&text).unwrap();
+        assert_eq!((&value["type"], &value["index"], &value["line"]), (&json!("log"), &json!(0), &json!("a \u{fffd}")));
+    }
+
+    #[test]
+    fn lines_are_repeated_when_counts_have_changed_and_not_too_often() {
+        let (begin, mut spoken) = (Instant::now(), Spoken::default());
+        assert!(spoken.is_due("1", begin));
+        assert!(!spoken.is_due("2", begin + Duration::from_secs(1)));
+        assert!(spoken.is_due("2", begin + Duration::from_secs(2)));
+        assert!(!spoken.is_due("2", begin + Duration::from_secs(9)));
+    }
+}

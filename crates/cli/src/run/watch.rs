@@ -1,0 +1,200 @@
+//! Watches Jobs and pods and shows what happens, until all Jobs have ended: a whole run, or one Job for `tally logs -f`.
+
+use std::io;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use batch_types::constants::label;
+use batch_types::index_ranges::IndexSet;
+use futures_util::{Stream, StreamExt as _};
+use k8s_openapi::api::batch::v1::Job;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Client};
+use tokio::signal::unix::SignalKind;
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
+
+use super::progress::Progress;
+use super::screen::Screen;
+use crate::job_view::JobView;
+use crate::log_lines::LogPiece;
+use crate::log_stream::{LogStreamer, PIECES_MAX, Wanted};
+use crate::pod_view::PodObject;
+
+/// Progress is shown this often.
+const TICK: Duration = Duration::from_millis(100);
+
+/// After the Jobs have ended: how long nothing may happen while pods or logs are still missing.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// A node takes a moment to kill a pod whose grace is over, and to say so.
+const GRACE_MARGIN: Duration = Duration::from_secs(10);
+
+/// Why a run ended before its Jobs.
+#[derive(Debug)]
+pub(crate) enum Interruption {
+    Signal(SignalKind),
+    /// Output cannot be written.
+    Output(io::Error),
+}
+
+type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<Event<K>>> + Send>>;
+
+/// Which Jobs and pods to look at.
+#[derive(Debug, Clone)]
+pub(crate) enum Scope {
+    /// All of the server: it is there for these Jobs alone.
+    Server,
+    /// One Job and its pods, of these indexes.
+    Job { view: Box<JobView>, indexes: Option<IndexSet> },
+}
+
+/// A run that is being watched.
+pub(crate) struct Watching {
+    progress: Progress,
+    indexes: Option<IndexSet>,
+    /// Pods that ended before this began may be gone already.
+    missed_the_end: bool,
+    pods_listed: bool,
+    jobs: Events<Job>,
+    pods: Events<PodObject>,
+    logs: LogStreamer,
+    pieces: mpsc::Receiver<LogPiece>,
+    tick: Interval,
+}
+
+impl Watching {
+    pub(crate) fn new(client: Client, progress: Progress, wanted: Wanted, scope: Scope) -> Self {
+        let config = watcher::Config::default();
+        let (jobs, pods, job_config, pod_config) = match &scope {
+            Scope::Server => (Api::all(client.clone()), Api::all(client.clone()), config.clone(), config),
+            Scope::Job { view, .. } => (
+                Api::namespaced(client.clone(), &view.namespace),
+                Api::namespaced(client.clone(), &view.namespace),
+                config.clone().fields(&format!("metadata.name={}", view.name)),
+                config.labels(&format!("{}={}", label::CONTROLLER_UID, view.uid)),
+            ),
+        };
+        let (logs, pieces) = LogStreamer::new(client, wanted);
+        let mut tick = interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            missed_the_end: progress.has_finished(),
+            pods_listed: false,
+            progress,
+            indexes: match scope {
+                Scope::Server => None,
+                Scope::Job { indexes, .. } => indexes,
+            },
+            jobs: watcher(jobs, job_config).default_backoff().boxed(),
+            pods: watcher(pods, pod_config).default_backoff().boxed(),
+            logs,
+            pieces,
+            tick,
+        }
+    }
+
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Ready when all Jobs have ended and all logs have been shown. Can be dropped and called again.
+    pub(crate) async fn run(&mut self, screen: &mut Screen) -> Result<(), Interruption> {
+        while !self.progress.has_finished() {
+            self.step(screen).await?;
+        }
+        self.rest(screen).await
+    }
+
+    /// The same after a signal: until nothing runs any more, for as long as pods may take. Output that cannot be
+    /// written is no reason to leave them alone.
+    pub(crate) async fn wind_down(&mut self, screen: &mut Screen, grace: Duration) {
+        let quiet = async {
+            while !self.progress.is_at_rest() {
+                let _ = self.step(screen).await;
+            }
+        };
+        if timeout(grace + GRACE_MARGIN, quiet).await.is_err() {
+            tracing::warn!("pods did not end in time");
+        }
+        let _ = self.rest(screen).await;
+    }
+
+    /// Jobs, pods and logs come on their own ways; the Jobs are often the first to arrive.
+    async fn rest(&mut self, screen: &mut Screen) -> Result<(), Interruption> {
+        let mut deadline = Instant::now() + SILENCE_MAX;
+        while !(self.has_seen_all_pods() && self.logs.is_idle() && self.pieces.is_empty()) {
+            if self.step(screen).await? {
+                deadline = Instant::now() + SILENCE_MAX;
+            } else if Instant::now() > deadline {
+                tracing::warn!("some logs could not be read in time");
+                break;
+            }
+        }
+        screen.progress(&self.progress, Instant::now()).map_err(Interruption::Output)
+    }
+
+    fn has_seen_all_pods(&self) -> bool {
+        self.progress.has_seen_all_pods() || (self.missed_the_end && self.pods_listed)
+    }
+
+    /// One piece of news. False: only time has passed.
+    async fn step(&mut self, screen: &mut Screen) -> Result<bool, Interruption> {
+        let shown = tokio::select! {
+            Some(event) = self.jobs.next() => {
+                self.job_event(event);
+                Ok(())
+            }
+            Some(event) = self.pods.next() => {
+                self.pod_event(event);
+                Ok(())
+            }
+            Some(piece) = self.pieces.recv() => {
+                let mut pieces = vec![piece];
+                while pieces.len() < PIECES_MAX && let Ok(piece) = self.pieces.try_recv() {
+                    pieces.push(piece);
+                }
+                screen.logs(&pieces)
+            }
+            () = self.logs.progress(), if !self.logs.is_idle() => Ok(()),
+            _ = self.tick.tick() => {
+                return screen.progress(&self.progress, Instant::now()).map(|()| false).map_err(Interruption::Output);
+            }
+        };
+        shown.map(|()| true).map_err(Interruption::Output)
+    }
+
+    fn job_event(&mut self, event: watcher::Result<Event<Job>>) {
+        let now = Instant::now();
+        match event {
+            Ok(Event::Apply(job) | Event::InitApply(job)) => self.progress.job_changed(JobView::of(&job), now),
+            Ok(Event::Delete(job)) => self.progress.job_deleted(job.metadata.uid.as_deref().unwrap_or_default(), now),
+            Ok(Event::Init | Event::InitDone) => {}
+            Err(error) => tracing::debug!(%error, "the watch of Jobs is interrupted"),
+        }
+    }
+
+    fn pod_event(&mut self, event: watcher::Result<Event<PodObject>>) {
+        match event {
+            Ok(Event::Apply(pod) | Event::InitApply(pod)) if self.progress.owns(&pod) => {
+                self.progress.pod_changed(&pod);
+                if is_wanted(&pod, self.indexes.as_ref()) {
+                    self.logs.observe(&pod);
+                }
+            }
+            Ok(Event::Delete(pod)) if self.progress.owns(&pod) => {
+                self.progress.pod_deleted(&pod);
+                self.logs.forget(&pod);
+            }
+            Ok(Event::InitDone) => self.pods_listed = true,
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "the watch of pods is interrupted"),
+        }
+    }
+}
+
+/// Whether a pod is of the indexes that are asked for.
+pub(crate) fn is_wanted(pod: &PodObject, indexes: Option<&IndexSet>) -> bool {
+    indexes.is_none_or(|indexes| pod.index().is_some_and(|index| indexes.contains(index)))
+}

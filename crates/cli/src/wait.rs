@@ -1,0 +1,134 @@
+//! `tally wait`: until Jobs have finished, with an exit code that says how.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use futures_util::{StreamExt as _, pin_mut, stream};
+use k8s_openapi::api::batch::v1::Job;
+use kube::Api;
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event, watcher};
+use tokio::runtime;
+use tokio::time::timeout;
+
+use crate::cluster::{Cluster, ClusterFlags};
+use crate::environment::Environment;
+use crate::failure::{Exit, Failure, plain};
+use crate::job_view::{JobName, JobView, Outcome};
+use crate::running::duration;
+use crate::text::{counted, duration_text};
+
+/// Watches open at the same time; Jobs beyond that are looked at in turn.
+const WATCHES_MAX: usize = 64;
+
+#[derive(Debug, Args)]
+pub(crate) struct Wait {
+    /// The Jobs to wait for.
+    #[arg(value_name = "job/NAME", required = true)]
+    jobs: Vec<JobName>,
+    /// How long to wait, for example `60s`; then the exit code is 124 [default: for as long as it takes].
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+pub(crate) fn run(options: &Wait, environment: &Environment) -> Result<(), Failure> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().context("start the async runtime")?;
+    runtime.block_on(wait(options, environment))
+}
+
+async fn wait(options: &Wait, environment: &Environment) -> Result<(), Failure> {
+    let cluster = options.cluster.connect(environment).await?;
+    let all = async {
+        let waits = options.jobs.iter().map(|job| wait_for(&cluster, &job.0));
+        let mut ends = stream::iter(waits).buffered(WATCHES_MAX);
+        let mut failed = 0;
+        let mut first = None;
+        while let Some(end) = ends.next().await {
+            let (name, outcome) = end?;
+            match outcome {
+                Outcome::Complete => println!("job.batch/{name} complete"),
+                Outcome::Failed { .. } => {
+                    failed += 1;
+                    first.get_or_insert((name, outcome));
+                }
+            }
+        }
+        match first {
+            None => Ok(()),
+            Some((name, outcome)) => Err(failure(&name, &outcome, failed)),
+        }
+    };
+    let Some(patience) = options.timeout else { return all.await };
+    timeout(patience, all).await.unwrap_or_else(|_| {
+        let what = match &options.jobs[..] {
+            [JobName(only)] => format!("job/{only} has"),
+            several => format!("{} have", counted(several.len(), "Job")),
+        };
+        let error = anyhow!("{what} not finished within {}", duration_text(patience));
+        Err(Failure::new(error).exit(Exit::TimedOut).hint("`tally why job/NAME` says what a Job is waiting for"))
+    })
+}
+
+fn failure(name: &str, outcome: &Outcome, failed: usize) -> Failure {
+    let error = match failed {
+        1 => anyhow!("job/{name} failed: {}", outcome.why()),
+        _ => anyhow!("{} failed; the first is job/{name}: {}", counted(failed, "Job"), outcome.why()),
+    };
+    Failure::new(error).hint(format!("`tally logs job/{name} --failed` shows what its pods said"))
+}
+
+/// How the Job ended, as soon as it has.
+async fn wait_for(cluster: &Cluster, name: &str) -> Result<(String, Outcome), Failure> {
+    let jobs: Api<Job> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
+    let named = format!("job/{name} in namespace `{}`", cluster.namespace);
+    // Asked once before: a watch cannot tell a Job that is not there from one that will be.
+    let job = jobs.get(name).await.map_err(|error| lookup_failure(error, &named, cluster))?;
+    let uid = job.metadata.uid.clone();
+    if let Some(outcome) = JobView::of(&job).outcome {
+        return Ok((name.to_owned(), outcome));
+    }
+    let deleted = || {
+        let error = anyhow!("{named} was deleted before it finished");
+        Failure::new(error).hint("`tally history` knows what its pods did, if a tally ran them")
+    };
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let events = watcher(jobs, config).default_backoff();
+    pin_mut!(events);
+    // After a broken watch comes a new list: a Job that is not in it is gone.
+    let mut listed = false;
+    loop {
+        match events.next().await {
+            Some(Ok(Event::Apply(job) | Event::InitApply(job))) => {
+                if job.metadata.uid != uid {
+                    return Err(deleted());
+                }
+                listed = true;
+                if let Some(outcome) = JobView::of(&job).outcome {
+                    return Ok((name.to_owned(), outcome));
+                }
+            }
+            Some(Ok(Event::Init)) => listed = false,
+            Some(Ok(Event::InitDone)) if listed => {}
+            Some(Ok(Event::Delete(_) | Event::InitDone)) => return Err(deleted()),
+            Some(Err(error)) => tracing::warn!(%error, "the watch is interrupted and begins again"),
+            None => return Err(Failure::new(anyhow!("the watch of {named} ended"))),
+        }
+    }
+}
+
+/// Why a Job could not be read.
+pub(crate) fn lookup_failure(error: kube::Error, named: &str, cluster: &Cluster) -> Failure {
+    match error {
+        kube::Error::Api(status) if status.reason == "NotFound" => {
+            Failure::usage(anyhow!("there is no {named} on {}", cluster.server))
+                .hint("`kubectl get jobs --all-namespaces` lists what there is; `-n` says where to look")
+        }
+        kube::Error::Api(status) => Failure::new(anyhow!("{}", status.message).context(format!("read {named}")))
+            .hint("`kubectl auth whoami` says who you are on that server"),
+        other => Failure::new(plain(other).context(format!("reach {}", cluster.server)))
+            .hint("is the server running? `tally status` knows about one on this machine"),
+    }
+}

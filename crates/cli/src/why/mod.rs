@@ -1,0 +1,91 @@
+//! `tally why`: what a Job, CronJob or pod is waiting for.
+//!
+//! `collect` reads the object and what surrounds it, `::why` answers; here are flags, output and what to say about a
+//! name that does not exist.
+
+mod collect;
+mod subject;
+
+use std::io::Write as _;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use tokio::runtime;
+
+use self::collect::Collector;
+use self::subject::Subject;
+use crate::cluster::{Cluster, ClusterFlags};
+use crate::environment::Environment;
+use crate::failure::{Failure, plain};
+use crate::output::Format;
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// What to explain; a name alone is looked for among Jobs, CronJobs and pods, in this order.
+    #[arg(value_name = "job/NAME|cronjob/NAME|pod/NAME|NAME")]
+    subject: Subject,
+    /// How to answer.
+    #[arg(short, long, value_name = "FORMAT", default_value = "text")]
+    output: Format,
+    #[command(flatten)]
+    cluster: ClusterFlags,
+}
+
+pub(crate) fn run(options: &Why, environment: &Environment) -> Result<(), Failure> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().context("start the async runtime")?;
+    runtime.block_on(explain(options, environment))
+}
+
+async fn explain(options: &Why, environment: &Environment) -> Result<(), Failure> {
+    let cluster = options.cluster.connect(environment).await?;
+    let collector = Collector::new(&cluster);
+    for kind in options.subject.kinds() {
+        let found = collector.object(*kind, &options.subject.name).await;
+        let object = found.map_err(|error| unreachable_server(error, &options.subject, &cluster))?;
+        if let Some(object) = object {
+            let snapshot = collector.surroundings(*kind, object).await;
+            return print(&::why::explain(&snapshot), options.output);
+        }
+    }
+    Err(not_found(&options.subject, &cluster, &collector).await)
+}
+
+fn print(answer: &::why::Answer, format: Format) -> Result<(), Failure> {
+    let text = match format {
+        Format::Text => answer.text(),
+        Format::Json => serde_json::to_string_pretty(answer).context("write JSON")? + "\n",
+    };
+    let mut stdout = std::io::stdout().lock();
+    // Nobody may be reading any more.
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    Ok(())
+}
+
+fn unreachable_server(error: kube::Error, subject: &Subject, cluster: &Cluster) -> Failure {
+    match error {
+        kube::Error::Api(status) => Failure::new(anyhow!("{}", status.message).context(format!("read {subject}")))
+            .hint("`kubectl auth whoami` says who you are on that server"),
+        other => Failure::new(plain(other).context(format!("reach {}", cluster.server)))
+            .hint("is the server running? `tally status` knows about one on this machine"),
+    }
+}
+
+/// Says what the name may have meant.
+async fn not_found(subject: &Subject, cluster: &Cluster, collector: &Collector<'_>) -> Failure {
+    let error = anyhow!("there is no {subject} in namespace `{}` on {}", cluster.namespace, cluster.server);
+    let elsewhere = collector.namespaces_with(subject).await;
+    let names = collector.names(subject).await;
+    let similar = ::why::similar(&subject.name, names.iter().map(String::as_str));
+    let hint = if let Some(namespace) = elsewhere.first() {
+        format!("there is one in namespace `{namespace}`: add `-n {namespace}`")
+    } else if let Some(name) = similar.first() {
+        let others: Vec<String> = similar.iter().map(|name| format!("`{name}`")).collect();
+        match others.len() {
+            1 => format!("did you mean `tally why {}`?", subject.renamed(name)),
+            _ => format!("did you mean one of {}?", others.join(", ")),
+        }
+    } else {
+        format!("if it was deleted, its runs may be on record: `tally history {}`", subject.history_argument())
+    };
+    Failure::new(error).hint(hint)
+}

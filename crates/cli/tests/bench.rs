@@ -1,0 +1,45 @@
+//! `tally bench` against a server without a node: the benchmark finishes the pods itself.
+
+mod common;
+
+use common::Sandbox;
+use expect_test::expect;
+use serde_json::Value;
+use testkit::Tally;
+
+#[test]
+fn a_load_is_made_measured_and_taken_away() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path().join("data");
+    let server = Tally::start(env!("CARGO_BIN_EXE_tally").as_ref(), &data, &["--node", "none"]).unwrap();
+    let kubeconfig = server.kubeconfig().to_str().unwrap();
+    let pid = server.pid().to_string();
+    let arguments = ["bench", "--kubeconfig", kubeconfig, "--jobs", "2", "--completions", "20", "--parallelism", "10"];
+    let more = ["--finish", "--probe-interval", "200ms", "--pid", &pid];
+    let ran = sandbox.run(&[&arguments[..], &more[..], &["-o", "json"]].concat());
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let figures: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&figures["jobs"], &figures["completions"]), (&2.into(), &20.into()));
+    assert!(figures["ownCalls"]["patch"].as_u64().unwrap() >= 40, "{figures}");
+    assert!(figures["podsPerSecond"].as_f64().unwrap() > 0.0);
+    assert!(figures["processes"][0]["cpuSeconds"].as_f64().unwrap() > 0.0);
+
+    let table = sandbox.run(&[&arguments[..], &["--finish"]].concat()).stdout;
+    assert!(table.starts_with("load            2 × 20 pods, 10 at a time, finished by this program\n"), "{table}");
+    assert!(
+        table.contains("\nthroughput      ") && table.contains("\nown calls       2 create, 40 patch\n"),
+        "{table}"
+    );
+
+    let late = sandbox.run(&[&arguments[..], &["--timeout", "300ms"]].concat());
+    late.check_refused(
+        124,
+        expect![[r"
+            error: the Jobs have not finished within TIME
+
+            hint: is there a controller, and a node to run pods? `--finish` stands in for nodes
+        "]],
+    );
+    let nobody = sandbox.run(&[&arguments[..], &["--pid", "4194305"]].concat());
+    assert_eq!((nobody.code, nobody.stderr.starts_with("error: there is no process 4194305\n")), (Some(2), true));
+}

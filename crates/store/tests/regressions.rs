@@ -1,0 +1,147 @@
+//! Bugs that others had, as tests by their numbers (REG-S…).
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is a failure with a backtrace")]
+
+mod common;
+
+use common::*;
+use futures_util::FutureExt;
+use store::testing::{Fault, ForgetfulDisk};
+use store::{History, Options, ReadError, Revision, Store, Watch, Writing};
+
+fn open(disk: &ForgetfulDisk) -> TestStore {
+    let options = Options { writing: Writing::Inline, ..Options::default() };
+    Store::open(disk.mount(), options, derive()).unwrap()
+}
+
+/// Everything that a watch has to say now.
+fn pending(watch: &mut Watch<Attributes>) -> Vec<Revision> {
+    let mut revisions = Vec::new();
+    while let Some(events) = watch.next_batch(100).now_or_never() {
+        revisions.extend(events.unwrap().iter().map(|event| event.revision()));
+    }
+    revisions
+}
+
+/// REG-S01 (etcd #14370): the power goes right after each acknowledgement.
+#[tokio::test]
+async fn reg_s01_what_was_acknowledged_survives_a_disk_that_forgets() {
+    let disk = ForgetfulDisk::default();
+    for number in 1..=20 {
+        let store = open(&disk);
+        assert_eq!(put(&store, &format!("t/{number:02}"), "x").await, number);
+        // The power goes while the process still runs.
+        disk.lose_power(0);
+        drop(store);
+        assert_eq!(listed(&open(&disk), "t/", None).unwrap().len() as u64, number);
+    }
+}
+
+/// REG-S03 (etcd #15271): a watcher comes back to a server that was restarted, once with a write nobody had heard of.
+#[tokio::test]
+async fn reg_s03_a_watch_that_reconnects_never_goes_back() {
+    for (fault, kept) in
+        [(None, 0), (Some(Fault::BeforeSync), 0), (Some(Fault::BeforeSync), 9999), (Some(Fault::AfterSync), 0)]
+    {
+        let disk = ForgetfulDisk::default();
+        let store = open(&disk);
+        let mut watch = store.watch("t/", 0).unwrap();
+        for _ in 0..5 {
+            put(&store, "t/a", "x").await;
+        }
+        let mut seen = pending(&mut watch);
+        if let Some(fault) = fault {
+            disk.fail_next(fault);
+            let _ = store.commit(store::Transaction::new().put("t/a", stamped("unheard"))).await.unwrap_err();
+            assert_eq!(pending(&mut watch), [], "nothing is shown that may not be there tomorrow");
+        }
+        disk.lose_power(kept);
+        drop(store);
+        let store = open(&disk);
+        let mut watch = store.watch("t/", *seen.last().unwrap()).unwrap();
+        for _ in 0..3 {
+            put(&store, "t/a", "x").await;
+        }
+        seen.extend(pending(&mut watch));
+        let all: Vec<Revision> = (1..=store.revision()).collect();
+        assert_eq!(seen, all, "{fault:?}: each once, in order, none twice");
+    }
+}
+
+/// REG-S05 (etcd #17780): the power goes at every write that compaction makes, again and again.
+#[tokio::test]
+async fn reg_s05_compaction_that_is_killed_never_takes_a_revision_back() {
+    let disk = ForgetfulDisk::default();
+    let mut acknowledged = 0;
+    for round in 0..60_usize {
+        let history = History { events_max: 3, ..History::default() };
+        let options = Options { history, writing: Writing::Inline, ..Options::default() };
+        let store = Store::open(disk.mount(), options, derive()).unwrap();
+        assert!(store.revision() >= acknowledged, "round {round}: from {acknowledged} back to {}", store.revision());
+        assert!(store.compacted_revision() <= store.revision());
+        let fault = [Fault::BeforeWrite, Fault::Torn(round), Fault::BeforeSync, Fault::AfterSync][round % 4];
+        disk.fail_at(1 + round % 5, fault);
+        // All are deleted in the end: only the checkpoint knows how far revisions had come.
+        for key in ["t/a", "t/b"] {
+            for step in 0..2 {
+                let transaction = match store.get(key) {
+                    Some(_) if step == 1 => store::Transaction::new().delete(key, stamped("gone")),
+                    _ => store::Transaction::new().put(key, stamped("x")),
+                };
+                if let Ok(committed) = store.commit(transaction).await {
+                    acknowledged = committed.revision;
+                }
+            }
+        }
+        let _ = store.compact(u64::MAX).await;
+        drop(store);
+        disk.lose_power(round * 7 % 200);
+    }
+    assert!(acknowledged > 60);
+}
+
+/// REG-S07 (etcd #20221): a watch from a revision that is not reached yet.
+#[tokio::test]
+async fn reg_s07_a_watch_from_the_future_shows_nothing_up_to_there() {
+    let store = open(&ForgetfulDisk::default());
+    for _ in 0..5 {
+        put(&store, "t/a", "x").await;
+    }
+    let from = store.revision() + 10;
+    let mut watch = store.watch("t/", from).unwrap();
+    for _ in 0..15 {
+        put(&store, "t/a", "x").await;
+        assert!(pending(&mut watch).iter().all(|revision| *revision > from));
+    }
+    let mut again = store.watch("t/", from).unwrap();
+    assert_eq!(pending(&mut again), (from + 1..=store.revision()).collect::<Vec<_>>());
+}
+
+/// REG-S09 (etcd #19179): watches at, just below and just above the compaction revision, with deletions there.
+#[tokio::test]
+async fn reg_s09_a_watch_around_the_compaction_revision_is_whole_or_told_so() {
+    for through in 1..=8 {
+        let store = open(&ForgetfulDisk::default());
+        // Every second change is a deletion, so that one is at, below and above each point.
+        for _ in 0..4 {
+            put(&store, "t/a", "x").await;
+            delete(&store, "t/a", "last").await;
+        }
+        let compacted = store.compact(through).await.unwrap();
+        assert_eq!(compacted, through);
+        for from in through.saturating_sub(2)..=through + 2 {
+            match store.watch("t/", from) {
+                Err(ReadError::Compacted { requested, oldest }) => {
+                    assert!(from < through);
+                    assert_eq!((requested, oldest), (from, through));
+                }
+                Err(other) => panic!("{other}"),
+                Ok(mut watch) => {
+                    assert!(from >= through);
+                    let expected: Vec<Revision> = (from.max(through) + 1..=8).collect();
+                    assert_eq!(pending(&mut watch), expected, "from {from} compacted at {through}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What was tried, counted: a run in which something of section 4 never happened proves nothing about it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::faults::Fault;
+
+use super::run::{Baseline, Outcome};
+
+/// Situations that must be met in every full run.
+const REQUIRED: &[&str] = &[
+    "crash before W1",
+    "crash after W1, before R",
+    "crash within R",
+    "crash after R, before W2",
+    "crash after W1 of an Indexed Job",
+    "crash after W1 with interim condition",
+    "crash after W2",
+    "W2 lost",
+    "cap reached",
+    "stale cache refused",
+    "conflict on W1",
+    "conflict on W2",
+    "verdict while pod events are unobserved",
+    "orphan released: no owner",
+    "orphan released: Job gone",
+    "pod adopted",
+    "adoption refused by the fresh read",
+    "pod disowned",
+    "surplus pod removed",
+    "resized down past completed indexes",
+    "resized up again",
+    "suspended before the first pod",
+    "suspended with pods pending",
+    "suspended with pods running",
+    "suspended with pods ended and uncounted",
+    "suspended with pods terminating",
+    "failure policy: Ignore",
+    "failure policy: Count",
+    "failure policy: FailIndex",
+    "failure policy: FailJob",
+    "success policy met with pods running",
+    "TTL changed between check and delete",
+    "CronJob's Job created without status",
+    "relist after 410",
+];
+
+/// Counters of a whole enumeration.
+#[derive(Debug, Clone, Default)]
+pub struct Coverage {
+    met: BTreeMap<&'static str, u64>,
+    /// Class of fault and kind of call.
+    struck: BTreeMap<(&'static str, String), u64>,
+    /// Kinds of calls that undisturbed runs make.
+    kinds: BTreeSet<String>,
+}
+
+impl Coverage {
+    pub fn add_baseline(&mut self, baseline: &Baseline) {
+        self.kinds.extend(baseline.calls.iter().map(|call| call.kind.clone()));
+    }
+
+    pub fn add(&mut self, outcome: &Outcome) {
+        for (situation, times) in &outcome.met {
+            *self.met.entry(situation).or_default() += times;
+        }
+        for call in outcome.calls.iter().filter(|call| call.fault.is_some()) {
+            let Some(fault) = call.fault else { continue };
+            *self.struck.entry((fault.class(), call.kind.clone())).or_default() += 1;
+            if call.controller == "ttl" && fault == Fault::Touched && call.code == 409 {
+                *self.met.entry("TTL changed between check and delete").or_default() += 1;
+            }
+            let unheard = matches!(fault, Fault::CrashAfter | Fault::ReplyLost | Fault::GatewayTimeout);
+            if call.controller == "cronjob" && call.kind == "POST jobs" && unheard && call.code == 201 {
+                *self.met.entry("CronJob's Job created without status").or_default() += 1;
+            }
+        }
+    }
+
+    pub fn merge(&mut self, other: Self) {
+        for (situation, times) in other.met {
+            *self.met.entry(situation).or_default() += times;
+        }
+        for (key, times) in other.struck {
+            *self.struck.entry(key).or_default() += times;
+        }
+        self.kinds.extend(other.kinds);
+    }
+
+    /// What should have happened and did not.
+    pub fn missing(&self) -> Vec<String> {
+        let mut missing: Vec<String> =
+            REQUIRED.iter().filter(|one| !self.met.contains_key(**one)).map(|one| (*one).to_owned()).collect();
+        for kind in &self.kinds {
+            let writes = !kind.starts_with("GET");
+            for class in ["P-1 crash", "P-2 refused", "P-3 reply lost", "P-4 late", "P-13 namesake"] {
+                let applies = writes || !matches!(class, "P-3 reply lost" | "P-4 late");
+                if applies && !self.struck.contains_key(&(class, kind.clone())) {
+                    missing.push(format!("{class} at {kind}"));
+                }
+            }
+        }
+        missing
+    }
+
+    /// A table of all counters.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        for situation in REQUIRED {
+            text.push_str(&format!("{:>9}  {situation}\n", self.met.get(situation).copied().unwrap_or(0)));
+        }
+        let mut classes: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
+        for ((class, _), times) in &self.struck {
+            let entry = classes.entry(class).or_default();
+            *entry = (entry.0 + times, entry.1 + 1);
+        }
+        for (class, (times, kinds)) in classes {
+            text.push_str(&format!("{times:>9}  {class}, at {kinds} kinds of calls\n"));
+        }
+        text
+    }
+}

@@ -1,0 +1,147 @@
+//! One run of a scenario, and what there is to say about it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use crate::{
+    faults::{Call, Fault, Point},
+    oracle::{self, History, Tolerance, Violation},
+    world::{Setting, Unrest, World, in_virtual_time},
+};
+
+use super::{scenarios::Scenario, summary::summary};
+
+/// Where every world's random numbers begin.
+const SEED: u64 = 36;
+
+/// An undisturbed run.
+#[derive(Debug, Clone)]
+pub struct Baseline {
+    pub calls: Vec<Call>,
+    pub ends: String,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    pub violations: Vec<Violation>,
+    pub calls: Vec<Call>,
+    /// How it ended.
+    pub ends: String,
+    /// Situations that were met.
+    pub met: BTreeMap<&'static str, u64>,
+    pub revisions: u64,
+    pub virtual_ms: u64,
+}
+
+/// Runs a scenario undisturbed. It must be clean and end as its author says.
+pub fn baseline(scenario: &Scenario) -> Result<Baseline, Vec<Violation>> {
+    let outcome = run(scenario, &[], None);
+    let mut violations = outcome.violations;
+    if !outcome.ends.contains(scenario.ends) {
+        violations.push(violation("scenario", format!("ends with\n{}and not with\n{}", outcome.ends, scenario.ends)));
+    }
+    if violations.is_empty() { Ok(Baseline { calls: outcome.calls, ends: outcome.ends }) } else { Err(violations) }
+}
+
+/// Runs a scenario with faults and judges it. Without a baseline to compare with, its end is not judged.
+pub fn run(scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>) -> Outcome {
+    in_virtual_time(Box::pin(play(scenario, points, baseline)))
+}
+
+async fn play(scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>) -> Outcome {
+    let setting = Setting {
+        controllers: scenario.controllers,
+        behaviours: scenario.behaviours,
+        script: (scenario.script)(),
+        seed: SEED,
+    };
+    let mut world = World::new(setting).await;
+    world.calls_max = baseline.map_or(1_000, |baseline| 300 + 10 * baseline.calls.len());
+    world.keep_metrics = scenario.keep_metrics;
+    let mut outcome = Outcome::default();
+    let mut rest = world.play(points).await;
+    outcome.ends = summary(&world.store);
+    outcome.calls = world.wire.calls();
+    let revision = world.store.revision();
+    if rest.is_ok() {
+        rest = world.restart().await;
+        if world.store.revision() != revision && comparable(scenario, points) {
+            let what = format!("a restart found something left to do; it ended with\n{}", outcome.ends);
+            outcome.violations.push(violation("INV-30", what));
+        }
+    }
+    match rest {
+        Ok(()) => {}
+        Err(Unrest::Horizon) => outcome.violations.push(violation("INV-30", "it never comes to rest".to_owned())),
+        Err(Unrest::Calls(calls)) => outcome.violations.push(violation("INV-29", format!("{calls} calls were made"))),
+    }
+    if let Some(baseline) = baseline
+        && comparable(scenario, points)
+        && scenario.comparable(&baseline.ends) != scenario.comparable(&outcome.ends)
+    {
+        let what = format!("it ends with\n{}and undisturbed with\n{}", outcome.ends, baseline.ends);
+        outcome.violations.push(violation("INV-30", what));
+    }
+    let mut history = History::read(&world.store, &world.wire.authored());
+    history.announcements = world.wire.announcements();
+    history.reads = world.wire.reads();
+    history.calls = world.wire.calls();
+    invalid_writes(&history.calls, &mut outcome.violations);
+    let findings = oracle::judge(&history, tolerance(points, rest == Ok(())));
+    outcome.violations.extend(findings.violations);
+    outcome.met = findings.met;
+    if world.wire.relists() > 0 {
+        outcome.met.insert("relist after 410", 1);
+    }
+    if world.metrics.iter().any(|text| was_stale(text)) {
+        outcome.met.insert("stale cache refused", 1);
+    }
+    outcome.revisions = revision;
+    outcome.virtual_ms = world.clock.millis();
+    outcome
+}
+
+impl Scenario {
+    /// What of an end must be the same in all runs.
+    fn comparable(&self, ends: &str) -> String {
+        let varies = |word: &&str| self.failed_varies && word.starts_with("failed");
+        ends.split(' ').filter(|word| !varies(word)).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// INV-27: what we send is valid.
+fn invalid_writes(calls: &[Call], violations: &mut Vec<Violation>) {
+    for call in calls.iter().filter(|call| call.kind.ends_with("/status") && matches!(call.code, 400 | 422)) {
+        let what = format!("{} was answered with {}", call.kind, call.code);
+        violations.push(Violation { revision: call.revision, object: call.path.clone(), ..violation("INV-27", what) });
+    }
+}
+
+/// A world in which an object was replaced by a namesake has another end.
+fn comparable(scenario: &Scenario, points: &[Point]) -> bool {
+    points.iter().all(|(_, fault)| match fault {
+        Fault::Namesake => false,
+        Fault::Lag(_) | Fault::Past(_) => !scenario.lag_matters,
+        _ => true,
+    })
+}
+
+fn tolerance(points: &[Point], settled: bool) -> Tolerance {
+    let patience = points.iter().map(|(_, fault)| match fault {
+        Fault::Lag(lag) => lag.patience_ms,
+        Fault::Past(past) => past.patience_ms,
+        _ => 0,
+    });
+    let window = Duration::from_secs(2) + 2 * Duration::from_millis(u64::from(patience.max().unwrap_or(0)));
+    let late = |(_, fault): &Point| matches!(fault, Fault::Late(_) | Fault::LateAfterRestart);
+    Tolerance { window, settled, late_landings: points.iter().any(late) }
+}
+
+fn was_stale(metrics: &str) -> bool {
+    let line = metrics.lines().find(|line| line.starts_with("job_controller_stale_sync_skips_total{"));
+    line.is_some_and(|line| !line.ends_with(" 0"))
+}
+
+fn violation(invariant: &'static str, what: String) -> Violation {
+    Violation { invariant, revision: 0, object: "world".to_owned(), what }
+}

@@ -1,0 +1,69 @@
+//! What tidies up: TTL, the garbage collector, the pod garbage collector.
+
+use controllers::runtime::Resource;
+use serde_json::json;
+
+use super::{Scenario, job_spec, start, then};
+use crate::world::{Behaviour, Controllers, Step, What, When, edit};
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        controllers: Controllers { job: true, ttl: true, cron_job: false, gc: true, pod_gc: false, tune: None },
+        ..Scenario::job(
+            "ttl",
+            |_| Behaviour::ends(0, 1_000),
+            || start(json!({"completions": 1, "ttlSecondsAfterFinished": 100})),
+            "",
+        )
+    },
+    Scenario {
+        controllers: Controllers { job: true, ttl: true, cron_job: false, gc: false, pod_gc: false, tune: None },
+        ..Scenario::job(
+            "ttl-raised-and-removed",
+            |_| Behaviour::ends(0, 1_000),
+            || {
+                let raise =
+                    edit(When::Condition("a", "Complete"), "a", json!({"spec": {"ttlSecondsAfterFinished": 200}}));
+                let remove = edit(When::After(190_000), "a", json!({"spec": {"ttlSecondsAfterFinished": null}}));
+                then(start(json!({"completions": 1, "ttlSecondsAfterFinished": 100})), [raise, remove])
+            },
+            "job a Complete",
+        )
+    },
+    // A CronJob goes, with its Jobs and their pods.
+    Scenario {
+        controllers: Controllers { job: true, ttl: false, cron_job: true, gc: true, pod_gc: false, tune: None },
+        ..Scenario::job(
+            "gc-chain",
+            |_| Behaviour { stop_ms: 1_000, ..Behaviour::runs() },
+            || {
+                let spec = json!({"schedule": "*/10 * * * *", "jobTemplate": {"spec": job_spec(json!({}))}});
+                let cron_job =
+                    json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": spec});
+                vec![
+                    Step::new(When::After(500), What::Create(Resource::CRON_JOBS, cron_job)),
+                    Step::new(When::Pods("Running", 1), What::Delete(Resource::CRON_JOBS, "c", "Background")),
+                ]
+            },
+            "",
+        )
+    },
+    // A node goes, and with it the pod that ran there (REG-H05, REG-H07).
+    Scenario {
+        controllers: Controllers { job: true, ttl: false, cron_job: false, gc: false, pod_gc: true, tune: None },
+        // The collector acts on what it is shown: a pod that it does not know to have ended is ended once more.
+        lag_matters: true,
+        ..Scenario::job(
+            "node-gone",
+            |pod| if pod.ordinal == 0 { Behaviour::runs() } else { Behaviour::ends(0, 1_000) },
+            || {
+                let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}});
+                let mut steps = vec![Step::new(When::After(0), What::Create(Resource::NODES, node))];
+                steps.extend(start(json!({"completions": 1, "podReplacementPolicy": "Failed"})));
+                let gone = What::Delete(Resource::NODES, "node", "Background");
+                then(steps, [Step::new(When::Pods("Running", 1), gone)])
+            },
+            "succeeded=1 failed=1 | live=0 tracked=0",
+        )
+    },
+];

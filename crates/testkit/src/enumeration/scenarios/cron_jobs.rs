@@ -1,0 +1,39 @@
+//! Jobs by the clock. Worlds begin on a full hour.
+
+use controllers::runtime::Resource;
+use serde_json::{Value, json};
+
+use super::{Scenario, job_spec};
+use crate::world::{Behaviour, Behaviours, Controllers, Step, What, When};
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    cron_job("cron-allow", RUN_LONG, || every_ten_minutes(json!({"concurrencyPolicy": "Allow"}), 21)),
+    cron_job("cron-forbid", RUN_LONG, || every_ten_minutes(json!({"concurrencyPolicy": "Forbid"}), 25)),
+    cron_job("cron-replace", RUN_LONG, || every_ten_minutes(json!({"concurrencyPolicy": "Replace"}), 21)),
+    cron_job("cron-history", RUN_SHORT, || {
+        every_ten_minutes(json!({"successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0}), 31)
+    }),
+    cron_job("cron-no-history", RUN_SHORT, || every_ten_minutes(json!({"successfulJobsHistoryLimit": 0}), 21)),
+];
+
+const RUN_LONG: Behaviours = |_| Behaviour { stop_ms: 1_000, ..Behaviour::ends(0, 780_000) };
+const RUN_SHORT: Behaviours = |pod| Behaviour::ends(i32::from(pod.job.ends_with('1')), 60_000);
+
+const fn cron_job(name: &'static str, behaviours: Behaviours, script: fn() -> Vec<Step>) -> Scenario {
+    let controllers = Controllers { job: true, ttl: false, cron_job: true, gc: false, pod_gc: false, tune: None };
+    Scenario { controllers, ..Scenario::job(name, behaviours, script, "cronjob c active=[]") }
+}
+
+/// A CronJob that is suspended after so many minutes.
+fn every_ten_minutes(fields: Value, minutes: u64) -> Vec<Step> {
+    let mut spec = json!({"schedule": "*/10 * * * *", "jobTemplate": {"spec": job_spec(json!({"backoffLimit": 0}))}});
+    if let (Some(spec), Value::Object(fields)) = (spec.as_object_mut(), fields) {
+        spec.extend(fields);
+    }
+    let cron_job = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"}, "spec": spec});
+    let suspend = What::Patch(Resource::CRON_JOBS, "c", json!({"spec": {"suspend": true}}));
+    vec![
+        Step::new(When::After(500), What::Create(Resource::CRON_JOBS, cron_job)),
+        Step::new(When::After(minutes * 60_000), suspend),
+    ]
+}

@@ -1,0 +1,79 @@
+//! The plain ways to run pods.
+
+use serde_json::json;
+
+use super::{Scenario, job_spec, pod_spec, start};
+use crate::world::{Behaviour, Controllers, JOBS, PodFacts, Step, What, When};
+
+pub(super) const SCENARIOS: &[Scenario] = &[
+    Scenario::job(
+        "nonindexed",
+        second_fails,
+        || start(json!({"completions": 3, "parallelism": 2})),
+        "job a Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) active=0 ready=0 terminating=0 \
+         succeeded=3 failed=1 | live=0 tracked=0",
+    ),
+    Scenario::job(
+        "indexed",
+        |pod| {
+            if pod.index == Some(1) && pod.attempt == 0 { Behaviour::ends(1, 900) } else { Behaviour::ends(0, 1_000) }
+        },
+        || start(json!({"completions": 3, "parallelism": 2, "completionMode": "Indexed"})),
+        "succeeded=3 failed=1 completedIndexes=0-2 | live=0 tracked=0",
+    ),
+    Scenario {
+        // After the first success no pod is made any more, whether or not there were enough.
+        lag_matters: true,
+        ..Scenario::job(
+            "work-queue",
+            |pod| if pod.ordinal == 0 { Behaviour::ends(0, 2_000) } else { Behaviour::ends(0, 4_000) },
+            || start(json!({"parallelism": 2})),
+            "succeeded=2 failed=0 | live=0 tracked=0",
+        )
+    },
+    Scenario::job(
+        "on-failure",
+        |_| Behaviour { restarts: 2, ..Behaviour::ends(0, 2_000) },
+        || start(json!({"completions": 1, "backoffLimit": 3, "template": {"spec": pod_spec("OnFailure")}})),
+        "Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) active=0 ready=0 terminating=0 succeeded=1 failed=0",
+    ),
+    Scenario {
+        // More pods end at once than one sync may list.
+        controllers: Controllers {
+            job: true,
+            ttl: false,
+            cron_job: false,
+            gc: false,
+            pod_gc: false,
+            tune: Some(|options| options.settings.uncounted_pods_max = 2),
+        },
+        ..Scenario::job(
+            "cap",
+            |_| Behaviour::ends(0, 1_000),
+            || start(json!({"completions": 5, "parallelism": 5})),
+            "succeeded=5 failed=0 | live=0 tracked=0",
+        )
+    },
+    Scenario::job(
+        "two-jobs",
+        |_| Behaviour::ends(0, 1_000),
+        || {
+            let other = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "b"},
+                "spec": job_spec(json!({"completions": 1}))});
+            let mut steps = start(json!({"completions": 1}));
+            steps.push(Step::new(When::After(0), What::Create(JOBS, other)));
+            steps
+        },
+        "succeeded=1",
+    ),
+    Scenario::job(
+        "nothing-to-do",
+        |_| Behaviour::runs(),
+        || start(json!({"completions": 0})),
+        "Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) active=0",
+    ),
+];
+
+fn second_fails(pod: &PodFacts) -> Behaviour {
+    Behaviour::ends(i32::from(pod.ordinal == 1), 1_000)
+}

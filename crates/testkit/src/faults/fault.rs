@@ -1,0 +1,222 @@
+//! What can go wrong, by name, so that a failing run can be repeated from one line.
+
+use std::{fmt, str::FromStr};
+
+/// Something that goes wrong at one call of a controller (invariants, section 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fault {
+    /// P-1: the process ends before the call is sent.
+    CrashBefore,
+    /// P-1: the process ends when the call has been carried out, before anybody hears of it.
+    CrashAfter,
+    /// P-2: the server says no, with this code.
+    Refused(u16),
+    /// P-2: the call never arrives.
+    Unsent,
+    /// P-3: the call is carried out, and the connection breaks before the answer.
+    ReplyLost,
+    /// P-3: the call is carried out, and something on the way answers 504.
+    GatewayTimeout,
+    /// P-4: the caller gets no answer; the call arrives after so many further ones.
+    Late(u8),
+    /// P-4: the process ends; the call arrives after the first one of its successor.
+    LateAfterRestart,
+    /// P-5: somebody else writes to the object just before.
+    Touched,
+    /// P-13: the object is deleted and another one made under its name, just before.
+    Namesake,
+    /// P-6…P-8: from here on watches show less than there is.
+    Lag(Lag),
+    /// P-9: the process ends, and what its successor lists first is older than what was acted on.
+    Past(Past),
+}
+
+/// How watches fall behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lag {
+    pub what: Watched,
+    pub how: How,
+    /// No event is held for longer.
+    pub patience_ms: u32,
+}
+
+/// What becomes of events that are held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum How {
+    /// P-6: the newest so many events are not shown yet.
+    Held(u8),
+    /// P-7: all that were held come at once, several about one object as one.
+    Merged,
+    /// P-7: they are lost; the watch ends with 410 and the client lists again.
+    Expired,
+    /// P-8: every event comes twice.
+    Twice,
+}
+
+/// How old the first list after a restart is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Past {
+    pub what: Watched,
+    /// Revisions before the newest.
+    pub back: u8,
+    /// How long it takes until the watch shows what happened since.
+    pub patience_ms: u32,
+}
+
+/// Which resources' watches are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Watched {
+    Pods,
+    Jobs,
+    All,
+}
+
+impl Watched {
+    pub(super) fn includes(self, plural: &str) -> bool {
+        match self {
+            Self::Pods => plural == "pods",
+            Self::Jobs => plural == "jobs",
+            Self::All => true,
+        }
+    }
+}
+
+impl Fault {
+    /// Whether the process ends of it.
+    pub fn is_crash(self) -> bool {
+        matches!(self, Self::CrashBefore | Self::CrashAfter | Self::LateAfterRestart | Self::Past(_))
+    }
+
+    /// The perturbation class, for reports.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::CrashBefore | Self::CrashAfter => "P-1 crash",
+            Self::Refused(_) | Self::Unsent => "P-2 refused",
+            Self::ReplyLost | Self::GatewayTimeout => "P-3 reply lost",
+            Self::Late(_) | Self::LateAfterRestart => "P-4 late",
+            Self::Touched => "P-5 conflict",
+            Self::Lag(Lag { how: How::Held(_), .. }) => "P-6 stale cache",
+            Self::Lag(Lag { how: How::Merged | How::Expired, .. }) => "P-7 missed events",
+            Self::Lag(Lag { how: How::Twice, .. }) => "P-8 duplicates",
+            Self::Past(_) => "P-9 time travel",
+            Self::Namesake => "P-13 namesake",
+        }
+    }
+}
+
+impl fmt::Display for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Pods => "pods",
+            Self::Jobs => "jobs",
+            Self::All => "all",
+        })
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::CrashBefore => f.write_str("crash-before"),
+            Self::CrashAfter => f.write_str("crash-after"),
+            Self::Refused(code) => write!(f, "refused-{code}"),
+            Self::Unsent => f.write_str("unsent"),
+            Self::ReplyLost => f.write_str("reply-lost"),
+            Self::GatewayTimeout => f.write_str("gateway-timeout"),
+            Self::Late(calls) => write!(f, "late-{calls}"),
+            Self::LateAfterRestart => f.write_str("late-after-restart"),
+            Self::Touched => f.write_str("touched"),
+            Self::Namesake => f.write_str("namesake"),
+            Self::Lag(Lag { what, how, patience_ms }) => match how {
+                How::Held(events) => write!(f, "held-{what}-{patience_ms}-{events}"),
+                How::Merged => write!(f, "merged-{what}-{patience_ms}"),
+                How::Expired => write!(f, "expired-{what}-{patience_ms}"),
+                How::Twice => write!(f, "twice-{what}-{patience_ms}"),
+            },
+            Self::Past(Past { what, back, patience_ms }) => write!(f, "past-{what}-{patience_ms}-{back}"),
+        }
+    }
+}
+
+impl FromStr for Watched {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "pods" => Ok(Self::Pods),
+            "jobs" => Ok(Self::Jobs),
+            "all" => Ok(Self::All),
+            other => Err(format!("`{other}` is not watched")),
+        }
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let unknown = || format!("`{text}` is no fault");
+        match text {
+            "crash-before" => return Ok(Self::CrashBefore),
+            "crash-after" => return Ok(Self::CrashAfter),
+            "unsent" => return Ok(Self::Unsent),
+            "reply-lost" => return Ok(Self::ReplyLost),
+            "gateway-timeout" => return Ok(Self::GatewayTimeout),
+            "late-after-restart" => return Ok(Self::LateAfterRestart),
+            "touched" => return Ok(Self::Touched),
+            "namesake" => return Ok(Self::Namesake),
+            _ => {}
+        }
+        let parts: Vec<&str> = text.split('-').collect();
+        let number = |text: &str| text.parse::<u32>().map_err(|_| unknown());
+        let small = |text: &str| text.parse::<u8>().map_err(|_| unknown());
+        let lag = |what: &str, patience: &str, how| {
+            Ok(Self::Lag(Lag { what: what.parse()?, how, patience_ms: number(patience)? }))
+        };
+        match parts.as_slice() {
+            ["refused", code] => Ok(Self::Refused(code.parse().map_err(|_| unknown())?)),
+            ["late", calls] => Ok(Self::Late(small(calls)?)),
+            ["held", what, patience, events] => lag(what, patience, How::Held(small(events)?)),
+            ["merged", what, patience] => lag(what, patience, How::Merged),
+            ["expired", what, patience] => lag(what, patience, How::Expired),
+            ["twice", what, patience] => lag(what, patience, How::Twice),
+            ["past", what, patience, back] => {
+                Ok(Self::Past(Past { what: what.parse()?, back: small(back)?, patience_ms: number(patience)? }))
+            }
+            _ => Err(unknown()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_can_be_written_down_and_read_back() {
+        let lag = |how| Fault::Lag(Lag { what: Watched::Pods, how, patience_ms: 2000 });
+        let faults = [
+            Fault::CrashBefore,
+            Fault::CrashAfter,
+            Fault::Refused(409),
+            Fault::Unsent,
+            Fault::ReplyLost,
+            Fault::GatewayTimeout,
+            Fault::Late(3),
+            Fault::LateAfterRestart,
+            Fault::Touched,
+            Fault::Namesake,
+            lag(How::Held(3)),
+            lag(How::Merged),
+            lag(How::Expired),
+            lag(How::Twice),
+            Fault::Past(Past { what: Watched::All, back: 7, patience_ms: 0 }),
+        ];
+        for fault in faults {
+            assert_eq!(fault.to_string().parse(), Ok(fault));
+        }
+        for wrong in ["", "crash", "refused-", "refused-x", "held-trees-1-1", "late-900"] {
+            assert!(wrong.parse::<Fault>().is_err(), "{wrong}");
+        }
+    }
+}

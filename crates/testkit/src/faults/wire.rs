@@ -1,0 +1,554 @@
+//! Everything between the controllers and the server.
+//!
+//! A process of controllers is a *life*; when it crashes its calls go nowhere any more. Calls are numbered over all lives
+//! in the order in which they are made, which is the same in every run because a world has one thread. Beside meeting
+//! faults, calls are written down: who wrote which revision, and what was asked and answered.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use futures_util::{FutureExt, StreamExt};
+use http::{Method, Request, Response};
+use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use jiff::Timestamp;
+use kube::{Client, Error, client::Body};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::{
+    call::{Call, Manner, Target},
+    fault::{Fault, How, Lag, Past, Watched},
+    lag::LaggingWatch,
+};
+use crate::world::Clock;
+
+/// A fault and the number of the call at which it happens.
+pub type Point = (usize, Fault);
+
+/// Who wrote a revision. `world` stands for users and the kubelet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Authored {
+    pub revision: u64,
+    pub by: &'static str,
+    pub at: Timestamp,
+}
+
+/// A controller asked for an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    pub by: &'static str,
+    pub path: String,
+    /// The newest revision then.
+    pub revision: u64,
+}
+
+/// A controller told the world about something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Announcement {
+    pub life: u32,
+    pub reason: String,
+    /// The object it is about.
+    pub uid: String,
+    pub revision: u64,
+}
+
+/// What a time to live is raised to in the last moment.
+const TTL_RAISED: u32 = 240;
+
+/// Cheap to clone; all clones are one wire.
+#[derive(Clone)]
+pub struct Wire {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    server: Client,
+    revision: Box<dyn Fn() -> u64 + Send + Sync>,
+    clock: Clock,
+    crashed: Notify,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    life: u32,
+    /// Lives below this one are over.
+    alive_from: u32,
+    points: BTreeMap<usize, Fault>,
+    calls: Vec<Call>,
+    late: Vec<Late>,
+    lags: Vec<Lag>,
+    /// What the next life will see first, and what the present one did.
+    past_to_come: Option<Past>,
+    past: Option<Past>,
+    /// Resources whose first list after the restart has been served from the past.
+    travelled: BTreeSet<String>,
+    held: BTreeMap<String, usize>,
+    relists: usize,
+    authored: Vec<Authored>,
+    reads: Vec<Read>,
+    announcements: Vec<Announcement>,
+    /// What users made, to make it again.
+    made: HashMap<String, Value>,
+}
+
+/// A request that is still on its way.
+struct Late {
+    request: Request<Body>,
+    by: &'static str,
+    /// Lands after the call of this number.
+    after: usize,
+}
+
+type Answer = Response<UnsyncBoxBody<Bytes, Error>>;
+
+/// What happens to a call.
+enum Fate {
+    Passes,
+    Struck(Fault),
+}
+
+impl Wire {
+    pub(crate) fn new(server: Client, revision: impl Fn() -> u64 + Send + Sync + 'static, clock: Clock) -> Self {
+        let state = Mutex::new(State::default());
+        let shared = Shared { server, revision: Box::new(revision), clock, crashed: Notify::new(), state };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Which faults are to come.
+    pub(crate) fn expect(&self, points: &[Point]) {
+        self.state().points = points.iter().copied().collect();
+    }
+
+    /// A client for the world itself: nothing happens to its requests, and they are written down.
+    pub(crate) fn world_client(&self) -> Client {
+        let wire = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let wire = wire.clone();
+            async move { wire.forward("world", request).await.map(boxed) }
+        });
+        Client::new(service, "default")
+    }
+
+    /// A client for a controller of the present life.
+    pub(crate) fn client(&self, controller: &'static str) -> Client {
+        let (wire, life) = (self.clone(), self.state().life);
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let wire = wire.clone();
+            async move { wire.send(controller, life, request).await }
+        });
+        Client::new(service, "default")
+    }
+
+    /// Ready when a fault has ended the present life.
+    pub(crate) async fn crashed(&self) {
+        self.shared.crashed.notified().await;
+    }
+
+    /// Begins the next life; calls of the last one are cut off.
+    pub(crate) fn next_life(&self) {
+        let mut state = self.state();
+        state.life += 1;
+        state.alive_from = state.life;
+        state.travelled.clear();
+        // Each life lists for itself, and only the one after the fault is shown the past.
+        state.past = state.past_to_come.take();
+        let past = state.past;
+        state.lags.retain(|lag| lag.how != How::Held(u8::MAX));
+        // What is missing in the first lists comes with the watch, when its time has come.
+        state.lags.extend(past.map(|past| Lag {
+            what: past.what,
+            how: How::Held(u8::MAX),
+            patience_ms: past.patience_ms,
+        }));
+    }
+
+    /// Lets everything land that is still on its way; says whether there was anything.
+    pub(crate) async fn land_all(&self) -> bool {
+        self.land(usize::MAX).await
+    }
+
+    /// What a user made, so that it can be made again under its name.
+    pub(crate) fn note_made(&self, path: String, object: Value) {
+        self.state().made.insert(path, object);
+    }
+
+    pub fn calls(&self) -> Vec<Call> {
+        self.state().calls.clone()
+    }
+
+    pub fn call_count(&self) -> usize {
+        self.state().calls.len()
+    }
+
+    pub fn authored(&self) -> Vec<Authored> {
+        self.state().authored.clone()
+    }
+
+    pub fn reads(&self) -> Vec<Read> {
+        self.state().reads.clone()
+    }
+
+    pub fn announcements(&self) -> Vec<Announcement> {
+        self.state().announcements.clone()
+    }
+
+    /// How often a watch was made to expire.
+    pub fn relists(&self) -> usize {
+        self.state().relists
+    }
+
+    /// Whether every fault that was expected has happened.
+    pub fn all_happened(&self) -> bool {
+        self.state().points.is_empty()
+    }
+
+    pub(super) fn lag_of(&self, plural: &str) -> Option<Lag> {
+        self.state().lags.iter().rev().find(|lag| lag.what.includes(plural)).copied()
+    }
+
+    pub(super) fn note_held(&self, plural: &str, events: usize) {
+        let mut state = self.state();
+        if events > 0 || state.held.contains_key(plural) {
+            state.held.insert(plural.to_owned(), events);
+        }
+    }
+
+    /// A watch was made to expire: once is enough.
+    pub(super) fn relisted(&self, plural: &str) {
+        let mut state = self.state();
+        state.relists += 1;
+        state.lags.retain(|lag| !(lag.how == How::Expired && lag.what.includes(plural)));
+    }
+
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.shared.state.lock()
+    }
+
+    fn is_alive(&self, life: u32) -> bool {
+        life >= self.state().alive_from
+    }
+
+    async fn send(&self, by: &'static str, life: u32, request: Request<Body>) -> Result<Answer, Error> {
+        if !self.is_alive(life) {
+            return std::future::pending().await;
+        }
+        match Manner::of(&request) {
+            Manner::Event => {
+                self.note_announcement(life, &request);
+                Ok(Response::new(full("{}")))
+            }
+            Manner::Watch(plural) => {
+                let (head, body) = self.shared.server.send(request).await?.into_parts();
+                let watch = LaggingWatch::new(body, self.clone(), plural).into_stream();
+                let frames = watch.map(|line| Ok(http_body::Frame::data(line)));
+                Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
+            }
+            Manner::List(plural) => {
+                let request = self.travel(&plural, request);
+                self.shared.server.send(request).await.map(boxed)
+            }
+            Manner::Other => self.shared.server.send(request).await.map(boxed),
+            Manner::Call(target) => self.call(by, life, &target, request).await,
+        }
+    }
+
+    async fn call(
+        &self,
+        by: &'static str,
+        life: u32,
+        target: &Target,
+        request: Request<Body>,
+    ) -> Result<Answer, Error> {
+        let (number, fate) = self.note_call(by, life, target, &request);
+        let answer = match fate {
+            Fate::Passes => self.pass(by, number, request).await,
+            Fate::Struck(fault) => self.struck(by, number, fault, target, request).await,
+        };
+        self.land(number).await;
+        answer
+    }
+
+    async fn pass(&self, by: &'static str, number: usize, request: Request<Body>) -> Result<Answer, Error> {
+        let read = (request.method() == Method::GET).then(|| request.uri().path().to_owned());
+        let response = self.forward(by, request).await?;
+        self.note_answer(by, number, read, response.status().as_u16());
+        Ok(boxed(response))
+    }
+
+    async fn struck(
+        &self,
+        by: &'static str,
+        number: usize,
+        fault: Fault,
+        target: &Target,
+        request: Request<Body>,
+    ) -> Result<Answer, Error> {
+        match fault {
+            Fault::CrashBefore => self.crash().await,
+            Fault::Past(past) => {
+                self.state().past_to_come = Some(past);
+                self.crash().await
+            }
+            Fault::CrashAfter => {
+                self.pass(by, number, request).await?;
+                self.crash().await
+            }
+            Fault::Refused(code) => Ok(refusal(code)),
+            Fault::Unsent => Err(lost()),
+            Fault::ReplyLost => {
+                self.pass(by, number, request).await?;
+                Err(lost())
+            }
+            Fault::GatewayTimeout => {
+                self.pass(by, number, request).await?;
+                Ok(refusal(504))
+            }
+            Fault::Late(calls) => {
+                self.state().late.push(Late { request, by, after: number + usize::from(calls) });
+                Err(lost())
+            }
+            Fault::LateAfterRestart => {
+                self.state().late.push(Late { request, by, after: number + 1 });
+                self.crash().await
+            }
+            Fault::Touched => {
+                self.touch(by, target, number).await;
+                self.pass(by, number, request).await
+            }
+            Fault::Namesake => {
+                let body = peek(&request);
+                self.make_namesake(target, body).await;
+                self.pass(by, number, request).await
+            }
+            Fault::Lag(lag) => {
+                self.state().lags.push(lag);
+                self.pass(by, number, request).await
+            }
+        }
+    }
+
+    fn note_call(&self, by: &'static str, life: u32, target: &Target, request: &Request<Body>) -> (usize, Fate) {
+        let mut state = self.state();
+        let number = state.calls.len();
+        let fault = state.points.remove(&number);
+        let kind = target.kind(request.method());
+        let uncounted = fault.filter(|_| kind == "PUT jobs/status").map(|_| uncounted(&peek(request)));
+        let unseen_pods = state.held.get("pods").copied().unwrap_or(0);
+        state.calls.push(Call {
+            life,
+            controller: by,
+            kind,
+            path: request.uri().path().to_owned(),
+            fault,
+            code: 0,
+            revision: (self.shared.revision)(),
+            at: self.shared.clock.now(),
+            unseen_pods,
+            uncounted,
+        });
+        (number, fault.map_or(Fate::Passes, Fate::Struck))
+    }
+
+    fn note_answer(&self, by: &'static str, number: usize, read: Option<String>, code: u16) {
+        let mut state = self.state();
+        let revision = (self.shared.revision)();
+        if let Some(path) = read {
+            state.reads.push(Read { by, path, revision });
+        }
+        state.calls[number].code = code;
+        state.calls[number].revision = revision;
+    }
+
+    async fn crash(&self) -> ! {
+        {
+            let mut state = self.state();
+            state.alive_from = state.life + 1;
+        }
+        self.shared.crashed.notify_one();
+        std::future::pending().await
+    }
+
+    /// Sends a request on and writes down which revisions it made.
+    async fn forward(&self, by: &'static str, request: Request<Body>) -> Result<Response<Body>, Error> {
+        let before = (self.shared.revision)();
+        let response = self.shared.server.send(request).await?;
+        let after = (self.shared.revision)();
+        if after > before {
+            let at = self.shared.clock.now();
+            let mut state = self.state();
+            state.authored.extend((before + 1..=after).map(|revision| Authored { revision, by, at }));
+        }
+        Ok(response)
+    }
+
+    /// What has been on its way since before the call of this number arrives now.
+    async fn land(&self, number: usize) -> bool {
+        let due: Vec<Late> = {
+            let mut state = self.state();
+            let (due, later) = std::mem::take(&mut state.late).into_iter().partition(|late| late.after <= number);
+            state.late = later;
+            due
+        };
+        let landed = !due.is_empty();
+        for Late { request, by, .. } in due {
+            // Whatever the answer is, nobody is there to hear it.
+            let _ = self.forward(by, request).await;
+        }
+        landed
+    }
+
+    /// Somebody else writes to an object.
+    async fn touch(&self, by: &str, target: &Target, number: usize) {
+        let Some(path) = target.object() else { return };
+        let patch = match by {
+            // The edit that matters most there (REG-G01).
+            "ttl" => json!({"spec": {"ttlSecondsAfterFinished": TTL_RAISED}}),
+            _ => json!({"metadata": {"annotations": {"example.com/touched": number.to_string()}}}),
+        };
+        self.world_request(Method::PATCH, &path, Some(patch)).await;
+    }
+
+    /// Deletes an object for good and makes another one under its name.
+    async fn make_namesake(&self, target: &Target, body: Bytes) {
+        let name = match &target.name {
+            Some(name) => Some(name.clone()),
+            None => {
+                let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+                body["metadata"]["name"].as_str().map(str::to_owned)
+            }
+        };
+        let Some(name) = name else { return };
+        let path = format!("{}/{name}", target.collection);
+        let found = self.world_request(Method::GET, &path, None).await;
+        self.world_request(Method::PATCH, &path, Some(json!({"metadata": {"finalizers": null}}))).await;
+        let options = json!({"propagationPolicy": "Background", "gracePeriodSeconds": 0});
+        self.world_request(Method::DELETE, &path, Some(options)).await;
+        let made = self.state().made.get(&path).cloned();
+        let object = match (made, found, &*target.plural) {
+            (Some(made), _, _) => made,
+            (None, Some(found), "jobs") => stranger("batch/v1", "Job", &name, &found["spec"]["template"]),
+            (None, _, "jobs") => return,
+            (None, _, "pods") => stranger("v1", "Pod", &name, &Value::Null),
+            _ => return,
+        };
+        self.world_request(Method::POST, &target.collection, Some(object)).await;
+    }
+
+    async fn world_request(&self, method: Method, path: &str, body: Option<Value>) -> Option<Value> {
+        let content_type = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
+        let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", content_type)
+            .header("accept", "application/json")
+            .body(Body::from(bytes))
+            .expect("the path was a request's");
+        let response = self.forward("world", request).await.ok().filter(|response| response.status().is_success())?;
+        let bytes = response.into_body().collect_bytes().await.ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// The first list of a resource after a restart shows the past, if it is to.
+    fn travel(&self, plural: &str, request: Request<Body>) -> Request<Body> {
+        let mut state = self.state();
+        let Some(past) = state.past.filter(|past| past.what.includes(plural)) else { return request };
+        if !state.travelled.insert(plural.to_owned()) {
+            return request;
+        }
+        drop(state);
+        let at = (self.shared.revision)().saturating_sub(u64::from(past.back)).max(1);
+        let (mut head, body) = request.into_parts();
+        let uri = format!("{}&resourceVersion={at}&resourceVersionMatch=Exact", head.uri);
+        head.uri = uri.parse().expect("it was an address before");
+        Request::from_parts(head, body)
+    }
+
+    fn note_announcement(&self, life: u32, request: &Request<Body>) {
+        if request.method() != Method::POST {
+            return;
+        }
+        let event: Value = serde_json::from_slice(&peek(request)).unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let announcement = Announcement {
+            life,
+            reason: text(&event["reason"]),
+            uid: text(&event["involvedObject"]["uid"]),
+            revision: (self.shared.revision)(),
+        };
+        self.state().announcements.push(announcement);
+    }
+}
+
+impl Watched {
+    /// All of them.
+    pub const EACH: [Self; 3] = [Self::Pods, Self::Jobs, Self::All];
+}
+
+/// An object of somebody who happens to use the same name.
+fn stranger(api_version: &str, kind: &str, name: &str, template: &Value) -> Value {
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]});
+    let spec = match kind {
+        "Job" => {
+            let spec = if template["spec"].is_object() { template["spec"].clone() } else { pod };
+            json!({"suspend": true, "template": {"spec": spec}})
+        }
+        _ => pod,
+    };
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "labels": {"of": "a-stranger"}},
+        "spec": spec})
+}
+
+/// How many pods a Job lists as uncounted.
+fn uncounted(job: &[u8]) -> usize {
+    let job: Value = serde_json::from_slice(job).unwrap_or_default();
+    let lists = &job["status"]["uncountedTerminatedPods"];
+    ["succeeded", "failed"].iter().map(|side| lists[side].as_array().map_or(0, Vec::len)).sum()
+}
+
+/// A request's body; requests of controllers are whole in memory.
+fn peek(request: &Request<Body>) -> Bytes {
+    let whole = request.body().try_clone().and_then(|body| body.collect_bytes().now_or_never());
+    whole.and_then(Result::ok).unwrap_or_default()
+}
+
+fn lost() -> Error {
+    Error::Service("the connection was lost".into())
+}
+
+fn boxed(response: Response<Body>) -> Answer {
+    response.map(BodyExt::boxed_unsync)
+}
+
+fn full(text: impl Into<Bytes>) -> UnsyncBoxBody<Bytes, Error> {
+    Full::new(text.into()).map_err(|never| match never {}).boxed_unsync()
+}
+
+fn refusal(code: u16) -> Answer {
+    let reason = match code {
+        403 => "Forbidden",
+        404 => "NotFound",
+        409 => "Conflict",
+        422 => "Invalid",
+        429 => "TooManyRequests",
+        504 => "Timeout",
+        _ => "InternalError",
+    };
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
+        "message": "refused for the sake of the test", "code": code});
+    let mut response = Response::new(full(status.to_string()));
+    *response.status_mut() = code.try_into().expect("a code of HTTP");
+    response
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("calls", &self.call_count()).finish_non_exhaustive()
+    }
+}

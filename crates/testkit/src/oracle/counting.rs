@@ -1,0 +1,243 @@
+//! Every pod counts once (INV-1…INV-6).
+
+use std::collections::BTreeSet;
+
+use super::{
+    Judge,
+    history::{Change, Step},
+    views::{Job, JobStatus, Pod, Side, indexes},
+};
+
+/// Lists that are longer were not written with the cap in mind.
+const UNCOUNTED_MAX: usize = 500;
+
+impl Judge<'_> {
+    /// A Job's status has changed: what was listed, what was counted?
+    pub(super) fn job_counted(&mut self, change: &Change, step: &Step<Job>) {
+        let Some(after) = &step.after else { return };
+        let none = JobStatus::default();
+        let old = step.before.as_ref().map_or(&none, |job| &job.status);
+        if *old == after.status && step.before.as_ref().is_some_and(|before| before.spec == after.spec) {
+            return;
+        }
+        self.lists_are_well_formed(change, after);
+        if *old != after.status {
+            self.counters_grow(change, old, after);
+            for side in [Side::Succeeded, Side::Failed] {
+                self.newly_listed(change, old, after, side);
+                self.newly_counted(change, old, after, side);
+            }
+            if after.is_indexed() {
+                self.newly_completed(change, old, after);
+            }
+            self.conserved(change, after);
+        }
+    }
+
+    /// INV-5.
+    fn lists_are_well_formed(&mut self, change: &Change, job: &Job) {
+        let lists = &job.status.uncounted_terminated_pods;
+        let all: Vec<&String> = lists.succeeded.iter().chain(&lists.failed).collect();
+        let distinct: BTreeSet<&&String> = all.iter().collect();
+        let name = job_name(job);
+        if distinct.len() != all.len() {
+            self.broken("INV-5", change.revision, &name, format!("a pod is listed twice: {lists:?}"));
+        }
+        if all.iter().any(|uid| uid.is_empty()) {
+            self.broken("INV-5", change.revision, &name, "an empty entry is listed");
+        }
+        if lists.succeeded.len() + lists.failed.len() > UNCOUNTED_MAX {
+            self.broken("INV-5", change.revision, &name, "more pods are listed than the cap allows");
+        }
+        if job.status.finished().is_some() && !lists.is_empty() {
+            self.broken("INV-5", change.revision, &name, format!("finished with pods on its lists: {lists:?}"));
+        }
+    }
+
+    /// INV-3.
+    fn counters_grow(&mut self, change: &Change, old: &JobStatus, job: &Job) {
+        let new = &job.status;
+        let resized = self.ledger.jobs[&job.metadata.uid].completions_max > job.spec.completions.unwrap_or(0);
+        if new.failed < old.failed {
+            let what = format!("`failed` fell from {} to {}", old.failed, new.failed);
+            self.broken("INV-3", change.revision, job_name(job), what);
+        }
+        if new.succeeded < old.succeeded && !(job.is_indexed() && resized) {
+            let what = format!("`succeeded` fell from {} to {}", old.succeeded, new.succeeded);
+            self.broken("INV-3", change.revision, job_name(job), what);
+        }
+    }
+
+    /// INV-1, INV-2: a pod gets on a list once, and on the right one.
+    fn newly_listed(&mut self, change: &Change, old: &JobStatus, job: &Job, side: Side) {
+        let before = old.uncounted_terminated_pods.of(side);
+        let failing = job.status.holds("FailureTarget").is_some() || job.status.holds("Failed").is_some();
+        for uid in job.status.uncounted_terminated_pods.of(side).iter().filter(|uid| !before.contains(uid)) {
+            let Some(pod) = self.ledger.pods.get_mut(uid) else {
+                self.broken("INV-1", change.revision, job_name(job), format!("lists {uid}, which is no pod"));
+                continue;
+            };
+            let name = pod.name.clone();
+            let earlier = pod.listed.or(pod.counted);
+            pod.listed = pod.listed.or(Some(side));
+            let ours = pod.job.as_deref() == Some(&*job.metadata.uid);
+            let right = match side {
+                Side::Succeeded => pod.ended == Some(Side::Succeeded),
+                Side::Failed => {
+                    let going = pod.gone || pod.last.metadata.is_deleting();
+                    pod.ended == Some(Side::Failed) || going || failing
+                }
+            };
+            let surplus = pod.last.is_surplus() && pod.last.metadata.is_deleting() && pod.ended.is_none();
+            let ignored = job.policy_action(&pod.last) == Some("Ignore") && side == Side::Failed;
+            if let Some(earlier) = earlier {
+                let invariant = if earlier == side { "INV-1" } else { "INV-2" };
+                let what = format!("lists pod {name} as {side:?}, and listed it before as {earlier:?}");
+                self.broken(invariant, change.revision, job_name(job), what);
+            }
+            if !ours {
+                self.broken(
+                    "INV-14",
+                    change.revision,
+                    job_name(job),
+                    format!("lists pod {name}, which is not its own"),
+                );
+            }
+            if !right {
+                self.broken("INV-1", change.revision, job_name(job), format!("lists pod {name} wrongly as {side:?}"));
+            }
+            if surplus || ignored {
+                self.broken("INV-1", change.revision, job_name(job), format!("lists pod {name}, which does not count"));
+            }
+        }
+    }
+
+    /// INV-1: the counter grows by exactly those that leave the list, and those are free by then.
+    fn newly_counted(&mut self, change: &Change, old: &JobStatus, job: &Job, side: Side) {
+        let now = job.status.uncounted_terminated_pods.of(side);
+        let mut counted = 0;
+        for uid in old.uncounted_terminated_pods.of(side).iter().filter(|uid| !now.contains(uid)) {
+            counted += 1;
+            let Some(pod) = self.ledger.pods.get_mut(uid) else { continue };
+            let (name, before) = (pod.name.clone(), pod.counted.replace(side));
+            let tracked = !pod.gone && pod.last.is_tracked();
+            if before.is_some() {
+                self.broken("INV-1", change.revision, job_name(job), format!("counts pod {name} again"));
+            }
+            if tracked {
+                self.broken(
+                    "INV-1",
+                    change.revision,
+                    job_name(job),
+                    format!("counts pod {name}, which is still tracked"),
+                );
+            }
+        }
+        let (was, is) = match side {
+            Side::Succeeded => (old.succeeded, job.status.succeeded),
+            Side::Failed => (old.failed, job.status.failed),
+        };
+        // Indexed Jobs count successes by index.
+        if !(job.is_indexed() && side == Side::Succeeded) && is >= was && is - was != counted {
+            let what = format!("`{side:?}` went from {was} to {is} while {counted} pods left its list");
+            self.broken("INV-1", change.revision, job_name(job), what);
+        }
+    }
+
+    /// INV-1, INV-19: an index completes because a pod of it succeeded; the number of them is the count.
+    fn newly_completed(&mut self, change: &Change, old: &JobStatus, job: &Job) {
+        let name = job_name(job);
+        let Some(completed) = indexes(&job.status.completed_indexes) else {
+            let what = format!("completedIndexes `{}` is not canonical", job.status.completed_indexes);
+            return self.broken("INV-19", change.revision, name, what);
+        };
+        let failed = job.status.failed_indexes.as_deref().map(indexes);
+        if let Some(None) = failed {
+            return self.broken("INV-19", change.revision, name, "failedIndexes is not canonical");
+        }
+        let failed = failed.flatten().unwrap_or_default();
+        if completed.intersection(&failed).next().is_some() {
+            self.broken("INV-19", change.revision, &name, "an index both completed and failed");
+        }
+        // A user may have lowered the completions since.
+        let specs = self.ledger.jobs[&job.metadata.uid].believable(change.at, self.tolerance.window);
+        let bound = specs.filter_map(|job| job.spec.completions).max().unwrap_or(0);
+        if completed.iter().chain(&failed).any(|index| u64::from(*index) >= bound) {
+            self.broken("INV-19", change.revision, &name, "an index is out of range");
+        }
+        if job.status.succeeded != completed.len() as u64 {
+            let what = format!("`succeeded` is {} with {} completed indexes", job.status.succeeded, completed.len());
+            self.broken("INV-19", change.revision, &name, what);
+        }
+        let before = indexes(&old.completed_indexes).unwrap_or_default();
+        let succeeded = &self.ledger.jobs[&job.metadata.uid].succeeded_indexes;
+        let unearned: Vec<u32> =
+            completed.difference(&before).filter(|index| !succeeded.contains(index)).copied().collect();
+        if !unearned.is_empty() {
+            self.broken("INV-1", change.revision, name, format!("indexes {unearned:?} completed without a success"));
+        }
+    }
+
+    /// INV-6: what the status says was counted is what the ledger saw being counted.
+    fn conserved(&mut self, change: &Change, job: &Job) {
+        let mut counted = [0_u64; 2];
+        for (_, pod) in self.ledger.pods_ever_of(&job.metadata.uid) {
+            if let Some(side) = pod.counted {
+                counted[side as usize] += 1;
+            }
+        }
+        let [succeeded, failed] = counted;
+        if failed != job.status.failed {
+            let what = format!("`failed` is {}, and {failed} pods were counted", job.status.failed);
+            self.broken("INV-6", change.revision, job_name(job), what);
+        }
+        if !job.is_indexed() && succeeded != job.status.succeeded {
+            let what = format!("`succeeded` is {}, and {succeeded} pods were counted", job.status.succeeded);
+            self.broken("INV-6", change.revision, job_name(job), what);
+        }
+    }
+
+    /// INV-4: nobody loses the finalizer before it is on record.
+    pub(super) fn pod_released(&mut self, change: &Change, step: &Step<Pod>) {
+        let Some(before) = step.before.as_ref().filter(|pod| pod.is_tracked()) else { return };
+        if step.after.as_ref().is_some_and(|after| after.is_tracked()) || change.by != "job" {
+            return;
+        }
+        let name = format!("pod {}", before.metadata.name);
+        let Some(owner) = before.metadata.controller() else { return self.met("orphan released: no owner") };
+        let Some(uid) = before.job().map(str::to_owned) else {
+            let what = format!("released although a {} controls it", owner.kind);
+            return self.broken("INV-14", change.revision, name, what);
+        };
+        let Some(job) = self.ledger.job(&uid) else { return self.met("orphan released: Job gone") };
+        let job = job.last.clone();
+        if job.metadata.is_deleting() {
+            return self.met("released: Job is being deleted");
+        }
+        let disowned = step.after.as_ref().is_some_and(|after| after.job().is_none());
+        if disowned {
+            return self.met("pod disowned");
+        }
+        if before.is_surplus() {
+            return self.met("surplus pod removed");
+        }
+        if job.status.finished().is_some() {
+            return self.met("orphan released: Job finished");
+        }
+        let record = &self.ledger.pods[&before.metadata.uid];
+        let on_record = record.listed.is_some()
+            || record.counted.is_some()
+            || before.index().is_some_and(|index| job.is_indexed() && job.completed().contains(&index));
+        let excluded = job.policy_action(before) == Some("Ignore")
+            || !job.is_valid_index(before.index())
+            || job.status.holds("SuccessCriteriaMet").is_some();
+        if !on_record && !excluded {
+            let what = format!("released in phase {} before it was on record", before.status.phase);
+            self.broken("INV-4", change.revision, name, what);
+        }
+    }
+}
+
+pub(super) fn job_name(job: &Job) -> String {
+    format!("job {}", job.metadata.name)
+}

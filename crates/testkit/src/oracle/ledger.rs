@@ -1,0 +1,206 @@
+//! The true state at a revision, and what is remembered of every pod and Job that ever was.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use jiff::Timestamp;
+
+use super::{
+    history::{Change, Step},
+    views::{CronJob, Job, Pod, Side},
+};
+
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    pub(super) pods: BTreeMap<String, PodRecord>,
+    pub(super) jobs: BTreeMap<String, JobRecord>,
+    pub(super) cron_jobs: BTreeMap<String, CronJobRecord>,
+}
+
+/// What is known of one pod, by uid.
+#[derive(Debug)]
+pub(super) struct PodRecord {
+    pub(super) name: String,
+    /// Its last state.
+    pub(super) last: Arc<Pod>,
+    pub(super) gone: bool,
+    pub(super) by: &'static str,
+    /// The Job that controls it, or did last.
+    pub(super) job: Option<String>,
+    /// Phases are not taken back, so the first end is the end.
+    pub(super) ended: Option<Side>,
+    pub(super) ended_at: Option<Timestamp>,
+    pub(super) ever_tracked: bool,
+    pub(super) ever_surplus: bool,
+    /// Since when it is being deleted.
+    pub(super) deleting_at: Option<Timestamp>,
+    /// The Job controller deleted it without calling it surplus, at this revision.
+    pub(super) ended_by_us: Option<u64>,
+    pub(super) listed: Option<Side>,
+    pub(super) counted: Option<Side>,
+}
+
+/// What is known of one Job, by uid.
+#[derive(Debug)]
+pub(super) struct JobRecord {
+    pub(super) name: String,
+    pub(super) last: Arc<Job>,
+    pub(super) gone: bool,
+    /// Values of the spec and until when they held, newest last; the present one is in `last`.
+    pub(super) earlier: Vec<(Arc<Job>, Option<Timestamp>)>,
+    /// Since when it is being deleted or gone.
+    pub(super) leaving_at: Option<Timestamp>,
+    pub(super) suspended_at: Option<Timestamp>,
+    pub(super) resumed_at: Option<Timestamp>,
+    pub(super) interim_revision: Option<u64>,
+    pub(super) finished_revision: Option<u64>,
+    pub(super) completions_max: u64,
+    /// Indexes that a pod of the Job succeeded with.
+    pub(super) succeeded_indexes: BTreeSet<u32>,
+}
+
+#[derive(Debug)]
+pub(super) struct CronJobRecord {
+    pub(super) name: String,
+    pub(super) last: Arc<CronJob>,
+    pub(super) gone: bool,
+    /// Scheduled times that were served.
+    pub(super) served: BTreeSet<String>,
+}
+
+impl Ledger {
+    pub(super) fn apply_pod(&mut self, change: &Change, step: &Step<Pod>) {
+        let Some(state) = step.after.as_ref().or(step.before.as_ref()) else { return };
+        let record = self.pods.entry(state.metadata.uid.clone()).or_insert_with(|| PodRecord::new(state, change.by));
+        record.gone = step.after.is_none();
+        record.last = state.clone();
+        record.job = state.job().map(str::to_owned).or(record.job.take());
+        record.ever_tracked |= state.is_tracked();
+        record.ever_surplus |= state.is_surplus();
+        if record.ended.is_none() && state.ended().is_some() {
+            (record.ended, record.ended_at) = (state.ended(), change.at);
+        }
+        if record.deleting_at.is_none() && (state.metadata.is_deleting() || record.gone) {
+            record.deleting_at = change.at;
+        }
+        if let (Some(Side::Succeeded), Some(index), Some(job)) = (state.ended(), state.index(), state.job())
+            && let Some(job) = self.jobs.get_mut(job)
+        {
+            job.succeeded_indexes.insert(index);
+        }
+    }
+
+    pub(super) fn apply_job(&mut self, change: &Change, step: &Step<Job>) {
+        let Some(state) = step.after.as_ref().or(step.before.as_ref()) else { return };
+        let record = self.jobs.entry(state.metadata.uid.clone()).or_insert_with(|| JobRecord::new(state));
+        if record.last.spec != state.spec {
+            if record.last.spec.suspend != state.spec.suspend {
+                let at = if state.spec.suspend { &mut record.suspended_at } else { &mut record.resumed_at };
+                *at = change.at;
+            }
+            record.earlier.push((record.last.clone(), change.at));
+        }
+        record.gone = step.after.is_none();
+        record.last = state.clone();
+        record.completions_max = record.completions_max.max(state.spec.completions.unwrap_or(0));
+        if record.leaving_at.is_none() && (record.gone || state.metadata.is_deleting()) {
+            record.leaving_at = change.at;
+        }
+        if record.interim_revision.is_none() && state.status.verdict().is_some() {
+            record.interim_revision = Some(change.revision);
+        }
+        if record.finished_revision.is_none() && state.status.finished().is_some() {
+            record.finished_revision = Some(change.revision);
+        }
+    }
+
+    pub(super) fn apply_cron_job(&mut self, step: &Step<CronJob>) {
+        let Some(state) = step.after.as_ref().or(step.before.as_ref()) else { return };
+        let record = self.cron_jobs.entry(state.metadata.uid.clone()).or_insert_with(|| CronJobRecord {
+            name: state.metadata.name.clone(),
+            last: state.clone(),
+            gone: false,
+            served: BTreeSet::new(),
+        });
+        record.gone = step.after.is_none();
+        record.last = state.clone();
+    }
+
+    /// The Job of this uid, if it is there.
+    pub(super) fn job(&self, uid: &str) -> Option<&JobRecord> {
+        self.jobs.get(uid).filter(|job| !job.gone)
+    }
+
+    /// The pods that a Job controls, by uid.
+    pub(super) fn pods_of<'a>(&'a self, job: &'a str) -> impl Iterator<Item = (&'a String, &'a PodRecord)> {
+        self.pods.iter().filter(move |(_, pod)| !pod.gone && pod.last.job() == Some(job))
+    }
+
+    /// The pods that a Job ever controlled.
+    pub(super) fn pods_ever_of<'a>(&'a self, job: &'a str) -> impl Iterator<Item = (&'a String, &'a PodRecord)> {
+        self.pods.iter().filter(move |(_, pod)| pod.job.as_deref() == Some(job))
+    }
+}
+
+impl PodRecord {
+    fn new(pod: &Arc<Pod>, by: &'static str) -> Self {
+        Self {
+            name: pod.metadata.name.clone(),
+            last: pod.clone(),
+            gone: false,
+            by,
+            job: None,
+            ended: None,
+            ended_at: None,
+            ever_tracked: false,
+            ever_surplus: false,
+            deleting_at: None,
+            ended_by_us: None,
+            listed: None,
+            counted: None,
+        }
+    }
+
+    /// Whether it is neither ended nor gone, whatever else.
+    pub(super) fn is_live(&self) -> bool {
+        !self.gone && self.last.ended().is_none()
+    }
+}
+
+impl JobRecord {
+    fn new(job: &Arc<Job>) -> Self {
+        Self {
+            name: job.metadata.name.clone(),
+            last: job.clone(),
+            gone: false,
+            earlier: Vec::new(),
+            leaving_at: None,
+            suspended_at: None,
+            resumed_at: None,
+            interim_revision: None,
+            finished_revision: None,
+            completions_max: 0,
+            succeeded_indexes: BTreeSet::new(),
+        }
+    }
+
+    /// The states of its spec that a controller may believe to be the present one.
+    pub(super) fn believable(&self, now: Option<Timestamp>, window: Duration) -> impl Iterator<Item = &Arc<Job>> {
+        let recent = move |until: &Option<Timestamp>| is_recent(*until, now, window);
+        let earlier = self.earlier.iter().filter(move |(_, until)| recent(until)).map(|(job, _)| job);
+        earlier.chain(std::iter::once(&self.last))
+    }
+}
+
+/// Whether something happened so shortly before `now` that it may be unknown. What has no time is taken for recent.
+pub(super) fn is_recent(then: Option<Timestamp>, now: Option<Timestamp>, window: Duration) -> bool {
+    match (then, now) {
+        (Some(then), Some(now)) => {
+            now.duration_since(then) <= jiff::SignedDuration::try_from(window).unwrap_or_default()
+        }
+        _ => true,
+    }
+}

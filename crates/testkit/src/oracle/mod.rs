@@ -1,0 +1,151 @@
+//! The judge: reads the store's log and checks what must hold whatever went wrong (invariants, section 1).
+//!
+//! It shares no code with the controllers or their plans. What is true it takes from the log alone: for every pod when
+//! it was made, ended, listed, counted and released, and at every revision how many pods of each Job were live. A double
+//! count that ends in the right number is found all the same.
+//!
+//! | file | judges |
+//! |---|---|
+//! | `ledger` | keeps the true state: pods and Jobs at a revision, and what is remembered of them |
+//! | `counting` | INV-1…INV-6 |
+//! | `verdicts` | INV-7…INV-12 |
+//! | `ownership` | INV-14…INV-16 |
+//! | `population` | INV-11, INV-17…INV-23 |
+//! | `schedules` | INV-33…INV-41 as far as the log tells |
+//! | `crashes` | nothing: says which situations were met, so that a report can tell what was tried |
+//! | `rest` | INV-13, INV-17, INV-28, INV-38 when nothing happens any more |
+//!
+//! Some promises are about what a controller *did*, and it can only act on what it was shown: a user's edit that it has
+//! not seen yet is no excuse for a double count, but it is for a pod created a moment after `suspend`. So those checks
+//! allow for edits that are younger than [`Tolerance::window`].
+
+mod counting;
+mod crashes;
+mod history;
+mod ledger;
+mod ownership;
+mod population;
+mod rest;
+mod schedules;
+#[cfg(test)]
+mod tests;
+mod verdicts;
+mod views;
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+pub use self::history::History;
+use self::{
+    history::{Change, What},
+    ledger::Ledger,
+};
+
+/// A promise that was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// `INV-4`.
+    pub invariant: &'static str,
+    pub revision: u64,
+    /// Kind and name.
+    pub object: String,
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at revision {}, {}: {}", self.invariant, self.revision, self.object, self.what)
+    }
+}
+
+/// How far behind a controller may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tolerance {
+    /// Edits by users that are younger may be unknown to the controllers.
+    pub window: Duration,
+    /// Whether everything is expected to have come to rest at the end.
+    pub settled: bool,
+    /// Whether requests were on their way for longer than their sender lived: what they do then nobody can prevent.
+    pub late_landings: bool,
+}
+
+impl Default for Tolerance {
+    fn default() -> Self {
+        Self { window: Duration::from_secs(2), settled: true, late_landings: false }
+    }
+}
+
+/// What came of a history.
+#[derive(Debug, Clone, Default)]
+pub struct Findings {
+    pub violations: Vec<Violation>,
+    /// Situations that were met, by name, and how often.
+    pub met: BTreeMap<&'static str, u64>,
+}
+
+/// Judges a history from its first revision to its last.
+pub fn judge(history: &History, tolerance: Tolerance) -> Findings {
+    let mut judge =
+        Judge { ledger: Ledger::default(), findings: Findings::default(), tolerance, history, calls_seen: 0 };
+    for change in &history.changes {
+        judge.calls_before(change.revision);
+        judge.change(change);
+    }
+    judge.calls_before(u64::MAX);
+    judge.announcements();
+    judge.refused_adoptions();
+    judge.deferred();
+    if tolerance.settled {
+        judge.rest();
+    }
+    judge.findings
+}
+
+/// A judge in the middle of a history.
+struct Judge<'a> {
+    ledger: Ledger,
+    findings: Findings,
+    tolerance: Tolerance,
+    history: &'a History,
+    /// Calls that have been looked at.
+    calls_seen: usize,
+}
+
+impl Judge<'_> {
+    /// Checks a change against the state before it, then makes it part of the state.
+    fn change(&mut self, change: &Change) {
+        match &change.what {
+            What::Pod(step) => {
+                self.pod_authored(change, step);
+                self.pod_created(change, step);
+                self.pod_removed_by_us(change, step);
+                self.pod_collected(change, step);
+                self.pod_ended(step);
+                self.ledger.apply_pod(change, step);
+                self.pod_released(change, step);
+                self.pod_identity(change, step);
+            }
+            What::Job(step) => {
+                self.job_authored(change, step);
+                self.job_scheduled(change, step);
+                self.job_removed(change, step);
+                self.job_edited(step);
+                self.ledger.apply_job(change, step);
+                self.job_counted(change, step);
+                self.job_judged(change, step);
+            }
+            What::CronJob(step) => {
+                self.cron_job_changed(change, step);
+                self.ledger.apply_cron_job(step);
+            }
+        }
+    }
+
+    fn broken(&mut self, invariant: &'static str, revision: u64, object: impl fmt::Display, what: impl fmt::Display) {
+        let (object, what) = (object.to_string(), what.to_string());
+        self.findings.violations.push(Violation { invariant, revision, object, what });
+    }
+
+    fn met(&mut self, situation: &'static str) {
+        *self.findings.met.entry(situation).or_default() += 1;
+    }
+}

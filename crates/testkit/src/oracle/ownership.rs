@@ -1,0 +1,119 @@
+//! Whose pods are touched (INV-14…INV-16).
+
+use super::{
+    Judge,
+    history::{Change, Step},
+    views::{Job, Pod},
+};
+
+impl Judge<'_> {
+    /// The Job controller writes to pods of its own Jobs only, but for adoption and for true orphans.
+    pub(super) fn pod_authored(&mut self, change: &Change, step: &Step<Pod>) {
+        if change.by != "job" {
+            return;
+        }
+        let Some(before) = &step.before else { return };
+        let name = format!("pod {}", before.metadata.name);
+        match before.job().map(|uid| self.ledger.jobs.get(uid)) {
+            Some(Some(job)) if job.last.is_foreign() => {
+                self.broken("INV-15", change.revision, name, "touched although another controller manages its Job");
+            }
+            Some(_) => {}
+            None => match step.after.as_ref().and_then(|after| after.job()) {
+                Some(job) => {
+                    let job = job.to_owned();
+                    self.adopted(change, before, &job);
+                }
+                None => self.only_released(change, before, step.after.as_deref()),
+            },
+        }
+    }
+
+    pub(super) fn job_authored(&mut self, change: &Change, step: &Step<Job>) {
+        let foreign = step.before.as_ref().is_some_and(|job| job.is_foreign());
+        if change.by == "job" && foreign {
+            let name = step.before.as_ref().map(|job| job.metadata.name.clone()).unwrap_or_default();
+            self.broken(
+                "INV-15",
+                change.revision,
+                format!("job {name}"),
+                "written although another controller manages it",
+            );
+        }
+    }
+
+    /// INV-16: the Job was there, the same, and not going, when the controller last asked.
+    fn adopted(&mut self, change: &Change, pod: &Pod, job: &str) {
+        self.met("pod adopted");
+        let name = format!("pod {}", pod.metadata.name);
+        if pod.metadata.controller().is_some() {
+            return self.broken("INV-14", change.revision, name, "adopted although it has a controller");
+        }
+        let Some(record) = self.ledger.jobs.get(job) else {
+            return self.broken("INV-16", change.revision, name, "adopted by a Job that never was");
+        };
+        let suffix = format!("/jobs/{}", record.name);
+        let asked = |read: &&crate::faults::Read| read.revision < change.revision && read.path.ends_with(&suffix);
+        let asked = self.history.reads.iter().rev().find(asked).map(|read| read.revision);
+        // The deletion, if there was one, must be younger than the last question.
+        let left = self.history.changes.iter().find(|earlier| earlier.leaves(job)).map(|earlier| earlier.revision);
+        let fine = match (asked, left) {
+            (_, None) => true,
+            (asked, Some(left)) => left > change.revision || asked.is_some_and(|asked| asked < left),
+        };
+        if !fine {
+            self.broken("INV-16", change.revision, name, "adopted by a Job that is going or gone");
+        }
+    }
+
+    /// INV-14: of what is nobody's, only a stray finalizer may be removed.
+    fn only_released(&mut self, change: &Change, before: &Pod, after: Option<&Pod>) {
+        let stray = before.metadata.controller().is_none() && before.is_tracked();
+        let harmless = match after {
+            // Removing the last finalizer of a deleted pod removes the pod.
+            None => before.metadata.is_deleting(),
+            Some(after) => {
+                let mut expected = before.metadata.clone();
+                expected.finalizers = after.metadata.finalizers.clone();
+                expected == after.metadata && before.status == after.status
+            }
+        };
+        if !(stray && harmless) {
+            let name = format!("pod {}", before.metadata.name);
+            self.broken("INV-14", change.revision, name, "touched although no Job controls it");
+        }
+    }
+}
+
+impl Judge<'_> {
+    /// How often the controller asked for a Job before adopting, and heard that it must not.
+    pub(super) fn refused_adoptions(&mut self) {
+        let history = self.history;
+        for read in history.reads.iter().filter(|read| read.by == "job") {
+            let before = history.changes.iter().rev().filter(|change| change.revision <= read.revision);
+            let last = before.filter_map(|change| match &change.what {
+                super::What::Job(step) => Some(step),
+                _ => None,
+            });
+            let named = |job: &Job| read.path.ends_with(&format!("/jobs/{}", job.metadata.name));
+            let of = |step: &&Step<Job>| step.after.as_ref().or(step.before.as_ref()).is_some_and(|job| named(job));
+            let leaving = |step: &Step<Job>| step.after.as_ref().is_none_or(|job| job.metadata.is_deleting());
+            if { last }.find(of).is_some_and(leaving) {
+                self.met("adoption refused by the fresh read");
+            }
+        }
+    }
+}
+
+impl Change {
+    /// Whether with this change a Job is going or gone.
+    fn leaves(&self, job: &str) -> bool {
+        let super::What::Job(step) = &self.what else { return false };
+        let of = |state: &Job| state.metadata.uid == job;
+        match (&step.before, &step.after) {
+            (Some(before), None) => of(before),
+            (_, Some(after)) => of(after) && after.metadata.is_deleting(),
+            (None, None) => false,
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! TTL, CronJobs and collectors, as far as the log tells (INV-33, INV-35, INV-36, INV-38…INV-41).
+
+use jiff::SignedDuration;
+
+use super::{
+    Judge,
+    history::{Change, Step},
+    views::{CronJob, Job, Metadata, Pod},
+};
+
+impl Judge<'_> {
+    /// INV-35, INV-36: a CronJob has a new Job.
+    pub(super) fn job_scheduled(&mut self, change: &Change, step: &Step<Job>) {
+        let (None, Some(job)) = (&step.before, &step.after) else { return };
+        let (Some(cron_job), Some(scheduled)) = (job.cron_job(), job.scheduled()) else { return };
+        let name = format!("job {}", job.metadata.name);
+        let unfinished: Vec<String> = self
+            .ledger
+            .jobs
+            .values()
+            .filter(|other| !other.gone && other.last.cron_job() == Some(cron_job))
+            .filter(|other| other.last.status.finished().is_none())
+            .filter(|other| !other.last.metadata.is_deleting())
+            .map(|other| other.name.clone())
+            .collect();
+        let Some(record) = self.ledger.cron_jobs.get_mut(cron_job) else { return };
+        let policy = record.last.spec.concurrency_policy.clone();
+        if !record.served.insert(scheduled.to_owned()) {
+            self.broken("INV-35", change.revision, &name, format!("{scheduled} is served a second time"));
+        }
+        if matches!(&*policy, "Forbid" | "Replace") && !unfinished.is_empty() && change.by == "cronjob" {
+            self.broken(
+                "INV-36",
+                change.revision,
+                &name,
+                format!("started beside {unfinished:?} with policy {policy}"),
+            );
+        }
+    }
+
+    /// INV-33, INV-39, INV-40: a Job is deleted by whom, and why?
+    pub(super) fn job_removed(&mut self, change: &Change, step: &Step<Job>) {
+        let Some(before) = &step.before else { return };
+        let goes =
+            !before.metadata.is_deleting() && step.after.as_ref().is_none_or(|after| after.metadata.is_deleting());
+        if !goes {
+            return;
+        }
+        let name = format!("job {}", before.metadata.name);
+        match change.by {
+            "ttl" => self.expired(change, before, &name),
+            "cronjob" => {
+                let policy = before.cron_job().and_then(|uid| self.ledger.cron_jobs.get(uid));
+                match policy.map(|cron_job| &*cron_job.last.spec.concurrency_policy) {
+                    None => self.broken("INV-39", change.revision, name, "deleted although it is no CronJob's"),
+                    Some("Replace") => {}
+                    Some(_) if before.status.finished().is_some() => {}
+                    Some(_) => self.broken("INV-39", change.revision, name, "deleted although it is not finished"),
+                }
+            }
+            "gc" => self.collected(change, &before.metadata, &name),
+            _ => {}
+        }
+    }
+
+    fn expired(&mut self, change: &Change, job: &Job, name: &str) {
+        let Some(end) = job.status.finished() else {
+            return self.broken("INV-33", change.revision, name, "deleted although it is not finished");
+        };
+        let Some(ttl) = job.spec.ttl_seconds_after_finished else {
+            return self.broken("INV-33", change.revision, name, "deleted although it has no time to live");
+        };
+        let (Some(end), Some(now)) = (end.last_transition_time, change.at) else { return };
+        if now.duration_since(end) < SignedDuration::from_secs(ttl) {
+            self.broken("INV-33", change.revision, name, format!("deleted before its {ttl} seconds were over"));
+        }
+    }
+
+    /// INV-38.
+    pub(super) fn cron_job_changed(&mut self, change: &Change, step: &Step<CronJob>) {
+        let (Some(before), Some(after)) = (&step.before, &step.after) else { return };
+        let name = format!("cronjob {}", after.metadata.name);
+        let (old, new) = (&before.status, &after.status);
+        if new.last_schedule_time < old.last_schedule_time {
+            self.broken("INV-38", change.revision, &name, "lastScheduleTime went back");
+        }
+        if new.last_successful_time != old.last_successful_time {
+            let successful = self.ledger.jobs.values().any(|job| {
+                job.last.cron_job() == Some(&after.metadata.uid)
+                    && job.last.status.holds("Complete").is_some()
+                    && job.last.status.completion_time == new.last_successful_time
+            });
+            if !successful {
+                self.broken("INV-38", change.revision, &name, "lastSuccessfulTime is no successful Job's");
+            }
+        }
+        let listed = |uid: &str| new.active.iter().any(|active| active.uid == uid);
+        for job in self.ledger.jobs.iter().filter(|(uid, _)| listed(uid)).map(|(_, job)| job).collect::<Vec<_>>() {
+            if job.last.cron_job() != Some(&after.metadata.uid) {
+                let what = format!("lists {} as active, which is not its own", job.name);
+                self.findings.violations.push(super::Violation {
+                    invariant: "INV-38",
+                    revision: change.revision,
+                    object: name.clone(),
+                    what,
+                });
+            }
+        }
+    }
+
+    /// INV-40, INV-41: a pod goes by the hand of a collector.
+    pub(super) fn pod_collected(&mut self, change: &Change, step: &Step<Pod>) {
+        let Some(before) = &step.before else { return };
+        let name = format!("pod {}", before.metadata.name);
+        let marked =
+            !before.metadata.is_deleting() && step.after.as_ref().is_none_or(|after| after.metadata.is_deleting());
+        match change.by {
+            "gc" if marked => self.collected(change, &before.metadata, &name),
+            "podgc" if marked && before.ended().is_none() => {
+                self.broken("INV-41", change.revision, name, "deleted before it had failed");
+            }
+            "podgc" => {
+                let (Some(was), Some(is)) = (before.ended(), step.after.as_ref().and_then(|after| after.ended()))
+                else {
+                    return;
+                };
+                if was != is {
+                    self.broken("INV-41", change.revision, name, "its outcome was changed");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// INV-40: every owner that the oracle knows is gone or takes its dependents with it.
+    fn collected(&mut self, change: &Change, object: &Metadata, name: &str) {
+        let holds = |metadata: &Metadata| {
+            !(metadata.is_deleting() && metadata.finalizers.iter().any(|one| one == "foregroundDeletion"))
+        };
+        let solid = object.owner_references.iter().any(|owner| {
+            let jobs = self.ledger.jobs.get(&owner.uid).filter(|job| !job.gone).map(|job| &job.last.metadata);
+            let crons = self.ledger.cron_jobs.get(&owner.uid).filter(|one| !one.gone).map(|one| &one.last.metadata);
+            let pods = self.ledger.pods.get(&owner.uid).filter(|pod| !pod.gone).map(|pod| &pod.last.metadata);
+            jobs.or(crons).or(pods).is_some_and(holds)
+        });
+        if solid || object.owner_references.is_empty() {
+            self.broken("INV-40", change.revision, name, "collected although it has an owner or never had one");
+        }
+    }
+}

@@ -1,0 +1,537 @@
+//! Teeth: for every check a history, made by hand, that breaks the promise, beside one that keeps it.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::faults::{Announcement, Read};
+
+type Steps = Vec<(&'static str, i64, &'static str, Value)>;
+
+/// 2026-01-05T10:00:00Z, where worlds begin.
+const START: i64 = 1_767_607_200;
+
+fn at(seconds: i64) -> String {
+    jiff::Timestamp::from_second(START + seconds).unwrap().to_string()
+}
+
+/// A Job `a` with the uid `j`.
+fn job(spec: Value, status: Value) -> Value {
+    let mut full = json!({"parallelism": 2, "completions": 2, "backoffLimit": 6});
+    full.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    json!({"metadata": {"name": "a", "uid": "j"}, "spec": full, "status": status})
+}
+
+fn indexed(status: Value) -> Value {
+    job(json!({"completionMode": "Indexed"}), status)
+}
+
+/// A tracked pod of the Job `j` whose uid is its name.
+fn pod(name: &str, phase: &str) -> Value {
+    json!({"metadata": {"name": name, "uid": name, "finalizers": ["batch.kubernetes.io/job-tracking"],
+        "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "uid": "j", "controller": true}]},
+        "status": {"phase": phase}})
+}
+
+fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    let (parent, field) = pointer.rsplit_once('/').unwrap();
+    object.pointer_mut(parent).unwrap()[field] = value;
+    object
+}
+
+fn untracked(name: &str, phase: &str) -> Value {
+    with(pod(name, phase), "/metadata/finalizers", json!([]))
+}
+
+fn of_index(name: &str, phase: &str, index: u32) -> Value {
+    with(
+        pod(name, phase),
+        "/metadata/annotations",
+        json!({"batch.kubernetes.io/job-completion-index": index.to_string()}),
+    )
+}
+
+fn deleting(object: Value) -> Value {
+    with(object, "/metadata/deletionTimestamp", json!(at(0)))
+}
+
+fn condition(kind: &str, reason: &str) -> Value {
+    json!({"type": kind, "status": "True", "reason": reason, "lastTransitionTime": at(0)})
+}
+
+fn uncounted(succeeded: &[&str], failed: &[&str]) -> Value {
+    json!({"succeeded": succeeded, "failed": failed})
+}
+
+fn invariants(findings: &Findings) -> Vec<&'static str> {
+    let mut found: Vec<&str> = findings.violations.iter().map(|violation| violation.invariant).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Judges steps that do not have to come to rest.
+fn judged(steps: &Steps) -> Findings {
+    judge(&History::of(steps), Tolerance { settled: false, ..Tolerance::default() })
+}
+
+#[track_caller]
+fn breaks(invariant: &str, steps: Steps) {
+    let findings = judged(&steps);
+    let found = invariants(&findings);
+    assert!(found.contains(&invariant), "{invariant} is not among {found:?}: {:#?}", findings.violations);
+}
+
+#[track_caller]
+fn keeps(steps: Steps) {
+    let findings = judged(&steps);
+    assert!(findings.violations.is_empty(), "{:#?}", findings.violations);
+}
+
+/// A Job and two pods of it that run.
+fn begun() -> Steps {
+    vec![
+        ("world", START, "Job", job(json!({}), json!({}))),
+        ("job", START, "Pod", pod("p", "Pending")),
+        ("job", START, "Pod", pod("q", "Pending")),
+        ("job", START, "Job", job(json!({}), json!({"startTime": at(0), "active": 2}))),
+    ]
+}
+
+fn and(mut steps: Steps, more: Steps) -> Steps {
+    steps.extend(more);
+    steps
+}
+
+/// W1, R and W2 of the two pods, both succeeded, and the end.
+fn completed() -> Steps {
+    let met = condition("SuccessCriteriaMet", "CompletionsReached");
+    let listed =
+        json!({"startTime": at(0), "conditions": [met], "uncountedTerminatedPods": uncounted(&["p", "q"], &[])});
+    let done = json!({"startTime": at(0), "completionTime": at(5), "succeeded": 2,
+        "conditions": [met, condition("Complete", "CompletionsReached")]});
+    and(
+        begun(),
+        vec![
+            ("world", START + 5, "Pod", pod("p", "Succeeded")),
+            ("world", START + 5, "Pod", pod("q", "Succeeded")),
+            ("job", START + 5, "Job", job(json!({}), listed)),
+            ("job", START + 5, "Pod", untracked("p", "Succeeded")),
+            ("job", START + 5, "Pod", untracked("q", "Succeeded")),
+            ("job", START + 5, "Job", job(json!({}), done)),
+        ],
+    )
+}
+
+fn status(status: Value) -> (&'static str, i64, &'static str, Value) {
+    ("job", START + 6, "Job", job(json!({}), status))
+}
+
+#[test]
+fn a_job_that_runs_as_it_should_is_clean() {
+    keeps(completed());
+    let findings = judge(&History::of(&completed()), Tolerance::default());
+    assert!(findings.violations.is_empty(), "{:#?}", findings.violations);
+}
+
+#[test]
+fn inv_1_counts_are_exact() {
+    let ended = || and(begun(), vec![("world", START, "Pod", pod("p", "Succeeded"))]);
+    breaks("INV-1", and(ended(), vec![status(json!({"succeeded": 1}))]));
+    breaks("INV-1", and(ended(), vec![status(json!({"uncountedTerminatedPods": uncounted(&[], &["p"])}))]));
+    breaks("INV-1", and(begun(), vec![status(json!({"uncountedTerminatedPods": uncounted(&["p"], &[])}))]));
+    breaks("INV-1", and(begun(), vec![status(json!({"uncountedTerminatedPods": uncounted(&["nobody"], &[])}))]));
+    let listed = || and(ended(), vec![status(json!({"uncountedTerminatedPods": uncounted(&["p"], &[])}))]);
+    breaks("INV-1", and(listed(), vec![status(json!({"succeeded": 1}))]));
+    let released = || and(listed(), vec![("job", START, "Pod", untracked("p", "Succeeded"))]);
+    keeps(and(released(), vec![status(json!({"succeeded": 1}))]));
+    breaks("INV-1", and(released(), vec![status(json!({"succeeded": 2}))]));
+    let counted = || and(released(), vec![status(json!({"succeeded": 1}))]);
+    let again = json!({"succeeded": 1, "uncountedTerminatedPods": uncounted(&["p"], &[])});
+    breaks("INV-1", and(counted(), vec![status(again)]));
+}
+
+#[test]
+fn inv_1_a_double_count_that_ends_in_the_right_number_is_found() {
+    let ended = vec![
+        ("world", START, "Pod", pod("p", "Succeeded")),
+        ("world", START, "Pod", pod("q", "Succeeded")),
+        status(json!({"uncountedTerminatedPods": uncounted(&["p"], &[])})),
+        ("job", START, "Pod", untracked("p", "Succeeded")),
+        status(json!({"succeeded": 1})),
+        status(json!({"succeeded": 1, "uncountedTerminatedPods": uncounted(&["p"], &[])})),
+        status(json!({"succeeded": 2})),
+    ];
+    breaks("INV-1", and(begun(), ended));
+}
+
+#[test]
+fn inv_1_nothing_is_left_uncounted() {
+    let lost = json!({"startTime": at(0), "completionTime": at(5), "succeeded": 2, "conditions": [
+        condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached")]});
+    let mut steps = completed();
+    steps.insert(4, ("job", START, "Pod", pod("r", "Pending")));
+    steps.insert(5, ("world", START, "Pod", untracked("r", "Failed")));
+    steps.pop();
+    steps.push(status(lost));
+    breaks("INV-1", steps);
+}
+
+#[test]
+fn inv_2_the_first_verdict_on_a_pod_sticks() {
+    let steps = vec![
+        ("world", START, "Pod", deleting(pod("p", "Running"))),
+        status(json!({"uncountedTerminatedPods": uncounted(&[], &["p"])})),
+        ("world", START, "Pod", deleting(pod("p", "Succeeded"))),
+        status(json!({"uncountedTerminatedPods": uncounted(&["p"], &[])})),
+    ];
+    breaks("INV-2", and(begun(), steps));
+}
+
+#[test]
+fn inv_3_counters_only_grow() {
+    breaks("INV-3", and(completed(), vec![status(json!({"succeeded": 1}))]));
+    let failed = |failed: u32| ("job", START, "Job", job(json!({}), json!({"failed": failed})));
+    breaks("INV-3", and(begun(), vec![failed(1), failed(0)]));
+}
+
+#[test]
+fn inv_4_record_before_release() {
+    breaks(
+        "INV-4",
+        and(
+            begun(),
+            vec![("world", START, "Pod", pod("p", "Succeeded")), ("job", START, "Pod", untracked("p", "Succeeded"))],
+        ),
+    );
+    breaks("INV-4", and(begun(), vec![("job", START, "Pod", untracked("p", "Running"))]));
+    // A surplus pod does not count, and a Job that goes counts no more.
+    let surplus = |pod: Value| with(pod, "/metadata/annotations", json!({"tally.dev/surplus": "true"}));
+    let smaller = || ("world", START, "Job", job(json!({"parallelism": 1}), json!({})));
+    keeps(and(
+        begun(),
+        vec![
+            smaller(),
+            ("job", START, "Pod", surplus(pod("p", "Running"))),
+            ("job", START, "Pod", surplus(deleting(pod("p", "Running")))),
+            ("job", START, "Pod", deleting(untracked("p", "Running"))),
+        ],
+    ));
+    keeps(and(
+        begun(),
+        vec![
+            ("world", START, "Job", deleting(job(json!({}), json!({})))),
+            ("job", START, "Pod", untracked("p", "Running")),
+        ],
+    ));
+}
+
+#[test]
+fn inv_5_lists_are_well_formed() {
+    let ended = || and(begun(), vec![("world", START, "Pod", pod("p", "Failed"))]);
+    for lists in [uncounted(&[], &["p", "p"]), uncounted(&["p"], &["p"]), uncounted(&[""], &[])] {
+        breaks("INV-5", and(ended(), vec![status(json!({"uncountedTerminatedPods": lists}))]));
+    }
+    let finished = json!({"startTime": at(0), "uncountedTerminatedPods": uncounted(&[], &["p"]), "conditions": [
+        condition("FailureTarget", "BackoffLimitExceeded"), condition("Failed", "BackoffLimitExceeded")]});
+    breaks("INV-5", and(ended(), vec![status(finished)]));
+}
+
+#[test]
+fn inv_6_what_is_counted_was_seen_being_counted() {
+    breaks("INV-6", and(begun(), vec![status(json!({"failed": 1}))]));
+}
+
+#[test]
+fn inv_7_terminal_is_for_ever() {
+    let done = |conditions: Value| {
+        status(json!({"startTime": at(0), "completionTime": at(5), "succeeded": 2,
+        "conditions": conditions}))
+    };
+    let (met, complete) =
+        (condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached"));
+    breaks("INV-7", and(completed(), vec![done(json!([met]))]));
+    breaks("INV-7", and(completed(), vec![done(json!([met, complete, complete]))]));
+    let failed = condition("Failed", "BackoffLimitExceeded");
+    breaks("INV-7", and(completed(), vec![done(json!([met, complete, failed]))]));
+    breaks("INV-8", and(completed(), vec![done(json!([complete]))]));
+}
+
+#[test]
+fn inv_8_interim_before_terminal() {
+    let failed = json!({"startTime": at(0), "conditions": [condition("Failed", "DeadlineExceeded")]});
+    breaks("INV-8", and(begun(), vec![status(failed)]));
+    let other = json!({"startTime": at(0), "conditions": [condition("FailureTarget", "BackoffLimitExceeded"),
+        condition("Failed", "DeadlineExceeded")]});
+    breaks("INV-8", and(begun(), vec![status(other)]));
+}
+
+#[test]
+fn inv_9_terminal_means_quiet() {
+    let conditions = json!([condition("FailureTarget", "x"), condition("Failed", "x")]);
+    let failed = |fields: Value| {
+        let mut full = json!({"startTime": at(0), "conditions": conditions});
+        full.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        status(full)
+    };
+    breaks("INV-9", and(begun(), vec![failed(json!({}))]));
+    let gone = || and(begun(), vec![("world", START, "Pod p", Value::Null), ("world", START, "Pod q", Value::Null)]);
+    let quiet = |steps: Steps| !invariants(&judged(&steps)).contains(&"INV-9");
+    assert!(quiet(and(gone(), vec![failed(json!({}))])));
+    for loud in
+        [json!({"active": 1}), json!({"terminating": 1}), json!({"completionTime": at(1)}), json!({"startTime": null})]
+    {
+        breaks("INV-9", and(gone(), vec![failed(loud)]));
+    }
+    let moved = json!({"startTime": at(0), "completionTime": at(9), "succeeded": 2, "conditions": [
+        condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached")]});
+    breaks("INV-9", and(completed(), vec![status(moved)]));
+}
+
+#[test]
+fn inv_10_verdicts_have_reasons() {
+    let verdict =
+        |kind: &str, reason: &str| status(json!({"startTime": at(0), "conditions": [condition(kind, reason)]}));
+    for reason in ["BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy", "FailedIndexes", "Whim"] {
+        breaks("INV-10", and(begun(), vec![verdict("FailureTarget", reason)]));
+    }
+    for reason in ["CompletionsReached", "SuccessPolicy"] {
+        breaks("INV-10", and(begun(), vec![verdict("SuccessCriteriaMet", reason)]));
+    }
+}
+
+#[test]
+fn inv_11_nothing_after_the_verdict() {
+    breaks("INV-11", and(completed(), vec![("job", START + 9, "Pod", pod("r", "Pending"))]));
+}
+
+#[test]
+fn inv_12_announced_once_and_not_too_early() {
+    let told = |revision| Announcement { life: 0, reason: "Completed".to_owned(), uid: "j".to_owned(), revision };
+    let judged = |announcements: Vec<Announcement>| {
+        let history = History { announcements, ..History::of(&completed()) };
+        invariants(&judge(&history, Tolerance::default()))
+    };
+    assert_eq!(judged(vec![told(10)]), [""; 0]);
+    assert_eq!(judged(vec![told(9)]), ["INV-12"]);
+    assert_eq!(judged(vec![told(10), told(10)]), ["INV-12"]);
+    let in_another_life = Announcement { life: 1, ..told(10) };
+    assert_eq!(judged(vec![told(10), in_another_life]), [""; 0]);
+}
+
+#[test]
+fn inv_13_no_finalizer_outlives_its_purpose() {
+    let rest = |steps: Steps| invariants(&judge(&History::of(&steps), Tolerance::default()));
+    let orphan = with(pod("p", "Failed"), "/metadata/ownerReferences", json!([]));
+    assert_eq!(rest(vec![("world", START, "Pod", orphan)]), ["INV-13"]);
+    assert_eq!(rest(vec![("world", START, "Pod", pod("p", "Failed"))]), ["INV-13"], "its Job is gone");
+    let finished = with(completed().pop().unwrap().3, "/metadata/uid", json!("j"));
+    let late = vec![("world", START, "Job", finished), ("world", START, "Pod", pod("p", "Failed"))];
+    assert!(rest(late).contains(&"INV-13"));
+    assert_eq!(rest(vec![("world", START, "Pod", pod("p", "Running"))]), [""; 0], "it may still run");
+}
+
+#[test]
+fn inv_14_hands_off() {
+    let foreign = |finalizers: Value| {
+        let owner = json!([{"apiVersion": "example.com/v1", "kind": "Train", "uid": "t", "controller": true}]);
+        with(with(pod("p", "Failed"), "/metadata/ownerReferences", owner), "/metadata/finalizers", finalizers)
+    };
+    let tracked = || foreign(json!(["batch.kubernetes.io/job-tracking"]));
+    breaks("INV-14", vec![("world", START, "Pod", tracked()), ("job", START, "Pod", foreign(json!([])))]);
+    breaks("INV-14", vec![("world", START, "Pod", tracked()), ("job", START, "Pod", deleting(tracked()))]);
+    let stray = |object: Value| with(object, "/metadata/ownerReferences", json!([]));
+    keeps(vec![
+        ("world", START, "Pod", stray(pod("p", "Failed"))),
+        ("job", START, "Pod", stray(untracked("p", "Failed"))),
+    ]);
+    breaks(
+        "INV-14",
+        vec![
+            ("world", START, "Pod", stray(pod("p", "Failed"))),
+            ("job", START, "Pod", deleting(stray(pod("p", "Failed")))),
+        ],
+    );
+}
+
+#[test]
+fn inv_15_delegated_jobs_are_untouched() {
+    let foreign = |status: Value| job(json!({"managedBy": "example.com/queue"}), status);
+    let begun = || vec![("world", START, "Job", foreign(json!({})))];
+    breaks("INV-15", and(begun(), vec![("job", START, "Job", foreign(json!({"active": 1})))]));
+    breaks("INV-15", and(begun(), vec![("job", START, "Pod", pod("p", "Pending"))]));
+    let theirs = || and(begun(), vec![("world", START, "Pod", pod("p", "Failed"))]);
+    breaks("INV-15", and(theirs(), vec![("job", START, "Pod", untracked("p", "Failed"))]));
+}
+
+#[test]
+fn inv_16_adoption_needs_a_live_owner() {
+    let steps = vec![
+        ("world", START, "Job", job(json!({}), json!({}))),
+        ("world", START, "Pod", with(untracked("p", "Running"), "/metadata/ownerReferences", json!([]))),
+        ("world", START, "Job", deleting(job(json!({}), json!({})))),
+        ("job", START, "Pod", pod("p", "Running")),
+    ];
+    let judged = |revision| {
+        let path = "/apis/batch/v1/namespaces/default/jobs/a".to_owned();
+        let reads = vec![Read { by: "job", path, revision }];
+        let history = History { reads, ..History::of(&steps) };
+        invariants(&judge(&history, Tolerance { settled: false, ..Tolerance::default() }))
+    };
+    assert_eq!(judged(2), [""; 0], "it was asked before the deletion");
+    assert_eq!(judged(3), ["INV-16"], "and after it");
+    breaks("INV-16", steps);
+}
+
+#[test]
+fn inv_17_never_above_the_wanted_number() {
+    breaks("INV-17", and(begun(), vec![("job", START, "Pod", pod("r", "Pending"))]));
+    // A success leaves less to do.
+    let one_done = || and(begun(), vec![("world", START, "Pod", pod("p", "Succeeded"))]);
+    breaks("INV-17", and(one_done(), vec![("job", START, "Pod", pod("r", "Pending"))]));
+    // A terminating pod may be replaced, unless the policy says otherwise.
+    let deleted = || ("world", START, "Pod", deleting(pod("p", "Running")));
+    keeps(and(begun(), vec![deleted(), ("job", START, "Pod", pod("r", "Pending"))]));
+    let only_failed = ("world", START, "Job", job(json!({"podReplacementPolicy": "Failed"}), json!({})));
+    breaks("INV-18", and(begun(), vec![only_failed, deleted(), ("job", START, "Pod", pod("r", "Pending"))]));
+    let rest = judge(
+        &History::of(&and(
+            begun(),
+            vec![(
+                "world",
+                START,
+                "Job",
+                job(
+                    json!({"parallelism": 1}),
+                    json!({
+        "active": 2}),
+                ),
+            )],
+        )),
+        Tolerance::default(),
+    );
+    assert!(invariants(&rest).contains(&"INV-17"), "the surplus stays: {rest:?}");
+}
+
+#[test]
+fn inv_19_indexes_are_unique() {
+    let begun =
+        || vec![("world", START, "Job", indexed(json!({}))), ("job", START, "Pod", of_index("p", "Running", 0))];
+    breaks("INV-19", and(begun(), vec![("job", START, "Pod", of_index("q", "Pending", 0))]));
+    breaks("INV-19", and(begun(), vec![("job", START, "Pod", of_index("q", "Pending", 2))]));
+    keeps(and(begun(), vec![("job", START, "Pod", of_index("q", "Pending", 1))]));
+    let done = |status: Value| {
+        and(
+            begun(),
+            vec![("world", START, "Pod", of_index("p", "Succeeded", 0)), ("job", START, "Job", indexed(status))],
+        )
+    };
+    keeps(done(json!({"succeeded": 1, "completedIndexes": "0"})));
+    breaks("INV-19", done(json!({"succeeded": 2, "completedIndexes": "0"})));
+    breaks("INV-19", done(json!({"succeeded": 1, "completedIndexes": "0,0"})));
+    breaks("INV-19", done(json!({"succeeded": 1, "completedIndexes": "0", "failedIndexes": "0"})));
+    breaks("INV-1", done(json!({"succeeded": 2, "completedIndexes": "0,1"})));
+    let again = ("job", START, "Pod", of_index("q", "Pending", 0));
+    breaks("INV-19", and(done(json!({"succeeded": 1, "completedIndexes": "0"})), vec![again]));
+}
+
+#[test]
+fn inv_20_an_index_stays() {
+    let begun =
+        || vec![("world", START, "Job", indexed(json!({}))), ("job", START, "Pod", of_index("p", "Running", 0))];
+    breaks("INV-20", and(begun(), vec![("job", START, "Pod", of_index("p", "Running", 1))]));
+}
+
+#[test]
+fn inv_21_no_creation_while_forbidden() {
+    let edit = |spec: Value| ("world", START, "Job", job(spec, json!({})));
+    let one = || and(begun(), vec![("world", START, "Pod q", Value::Null)]);
+    let made_at = |seconds| ("job", START + seconds, "Pod", pod("r", "Pending"));
+    breaks("INV-21", and(one(), vec![edit(json!({"suspend": true})), made_at(10)]));
+    keeps(and(one(), vec![edit(json!({"suspend": true})), made_at(1)]));
+    let deleted = ("world", START, "Job", deleting(job(json!({}), json!({}))));
+    breaks("INV-21", and(one(), vec![deleted, made_at(10)]));
+    let failed = |seconds| {
+        let end = json!([{"name": "main", "state": {"terminated": {"exitCode": 1, "finishedAt": at(seconds)}}}]);
+        ("world", START + seconds, "Pod", with(pod("q", "Failed"), "/status/containerStatuses", end))
+    };
+    breaks("INV-21", and(begun(), vec![failed(0), made_at(5)]));
+    keeps(and(begun(), vec![failed(0), made_at(10)]));
+}
+
+#[test]
+fn inv_23_deletion_is_exact() {
+    let surplus = |pod: Value| with(pod, "/metadata/annotations", json!({"tally.dev/surplus": "true"}));
+    breaks("INV-23", and(begun(), vec![("job", START, "Pod", surplus(pod("p", "Running")))]));
+    breaks("INV-23", and(begun(), vec![("job", START, "Pod", deleting(pod("p", "Running")))]));
+    let suspended = ("world", START, "Job", job(json!({"suspend": true}), json!({})));
+    keeps(and(begun(), vec![suspended, ("job", START, "Pod", surplus(pod("p", "Running")))]));
+}
+
+#[test]
+fn inv_28_status_is_truthful() {
+    breaks("INV-28", and(begun(), vec![status(json!({"active": 1, "ready": 2}))]));
+    let rest = judge(&History::of(&and(begun(), vec![status(json!({"active": 1}))])), Tolerance::default());
+    assert!(invariants(&rest).contains(&"INV-28"), "{rest:?}");
+}
+
+#[test]
+fn inv_33_ttl_is_safe() {
+    let finished = |ttl: Value| {
+        let done = completed().pop().unwrap().3;
+        with(done, "/spec/ttlSecondsAfterFinished", ttl)
+    };
+    let gone = |seconds| ("ttl", START + seconds, "Job a", Value::Null);
+    keeps(vec![("world", START, "Job", without_counts(finished(json!(100)))), gone(100)]);
+    breaks("INV-33", vec![("world", START, "Job", finished(json!(100))), gone(99)]);
+    breaks("INV-33", vec![("world", START, "Job", finished(Value::Null)), gone(100)]);
+    breaks("INV-33", vec![("world", START, "Job", job(json!({"ttlSecondsAfterFinished": 0}), json!({}))), gone(0)]);
+}
+
+/// A finished Job whose pods the history does not show.
+fn without_counts(job: Value) -> Value {
+    with(with(job, "/status/succeeded", json!(0)), "/spec/completions", json!(0))
+}
+
+fn cron_job(policy: &str, status: Value) -> Value {
+    json!({"metadata": {"name": "c", "uid": "c"}, "spec": {"concurrencyPolicy": policy}, "status": status})
+}
+
+fn started(name: &str, scheduled: i64) -> Value {
+    let mut job = job(json!({}), json!({}));
+    job["metadata"] = json!({"name": name, "uid": name,
+        "annotations": {"batch.kubernetes.io/cronjob-scheduled-timestamp": at(scheduled)},
+        "ownerReferences": [{"apiVersion": "batch/v1", "kind": "CronJob", "uid": "c", "controller": true}]});
+    job
+}
+
+#[test]
+fn inv_35_and_36_jobs_by_the_clock() {
+    let begun = |policy| {
+        vec![("world", START, "CronJob", cron_job(policy, json!({}))), ("cronjob", START, "Job", started("x", 0))]
+    };
+    keeps(and(begun("Allow"), vec![("cronjob", START, "Job", started("y", 60))]));
+    breaks("INV-35", and(begun("Allow"), vec![("cronjob", START, "Job", started("y", 0))]));
+    breaks("INV-36", and(begun("Forbid"), vec![("cronjob", START, "Job", started("y", 60))]));
+    breaks("INV-36", and(begun("Replace"), vec![("cronjob", START, "Job", started("y", 60))]));
+    let replaced = vec![("cronjob", START, "Job x", Value::Null), ("cronjob", START, "Job", started("y", 60))];
+    keeps(and(begun("Replace"), replaced));
+    breaks("INV-39", and(begun("Forbid"), vec![("cronjob", START, "Job x", Value::Null)]));
+}
+
+#[test]
+fn inv_38_cron_job_status_is_truthful() {
+    let with_status = |status: Value| ("cronjob", START, "CronJob", cron_job("Allow", status));
+    let last = |seconds| with_status(json!({"lastScheduleTime": at(seconds)}));
+    breaks("INV-38", vec![last(60), last(0)]);
+    breaks("INV-38", vec![last(0), with_status(json!({"lastScheduleTime": at(0), "lastSuccessfulTime": at(5)}))]);
+    let rest = vec![last(0), ("cronjob", START, "Job", started("x", 0))];
+    assert_eq!(invariants(&judge(&History::of(&rest), Tolerance::default())), ["INV-38"]);
+}
+
+#[test]
+fn inv_40_and_41_collectors() {
+    breaks("INV-40", and(begun(), vec![("gc", START, "Pod p", Value::Null)]));
+    keeps(vec![("world", START, "Pod", untracked("p", "Failed")), ("gc", START, "Pod p", Value::Null)]);
+    breaks("INV-41", vec![("world", START, "Pod", untracked("p", "Running")), ("podgc", START, "Pod p", Value::Null)]);
+    keeps(vec![("world", START, "Pod", untracked("p", "Failed")), ("podgc", START, "Pod p", Value::Null)]);
+}

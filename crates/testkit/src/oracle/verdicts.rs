@@ -1,0 +1,238 @@
+//! A Job ends once, for a good reason, and quietly (INV-7…INV-10, INV-12).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    Judge,
+    counting::job_name,
+    history::{Change, Step},
+    views::{Job, JobStatus, Side, indexes},
+};
+
+/// Conditions that never go away again once they are true, in pairs that exclude each other.
+const FOR_EVER: [&str; 4] = ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"];
+
+/// Reasons of events that announce the end of a Job.
+const FINISHES: [&str; 6] = [
+    "Completed",
+    "BackoffLimitExceeded",
+    "DeadlineExceeded",
+    "PodFailurePolicy",
+    "FailedIndexes",
+    "MaxFailedIndexesExceeded",
+];
+
+impl Judge<'_> {
+    pub(super) fn job_judged(&mut self, change: &Change, step: &Step<Job>) {
+        let Some(after) = &step.after else { return };
+        let none = JobStatus::default();
+        let old = step.before.as_ref().map_or(&none, |job| &job.status);
+        if *old == after.status {
+            return;
+        }
+        self.conditions_last(change, old, after);
+        self.interim_first(change, old, after);
+        if after.status.finished().is_some() {
+            self.quiet_at_the_end(change, old, after);
+        }
+        if old.verdict().is_none() && after.status.verdict().is_some() {
+            self.verdict_is_right(change, after);
+        }
+        if after.status.ready.unwrap_or(0) > after.status.active {
+            self.broken("INV-28", change.revision, job_name(after), "more pods are ready than active");
+        }
+    }
+
+    /// INV-7.
+    fn conditions_last(&mut self, change: &Change, old: &JobStatus, job: &Job) {
+        let kinds: BTreeSet<&str> = job.status.conditions.iter().map(|one| &*one.kind).collect();
+        if kinds.len() != job.status.conditions.len() {
+            self.broken("INV-7", change.revision, job_name(job), "a condition type occurs twice");
+        }
+        for kind in FOR_EVER {
+            if old.holds(kind).is_some() && job.status.holds(kind).is_none() {
+                let invariant = if matches!(kind, "Complete" | "Failed") { "INV-7" } else { "INV-8" };
+                self.broken(invariant, change.revision, job_name(job), format!("`{kind}` is no longer true"));
+            }
+        }
+        for pair in [["Complete", "Failed"], ["SuccessCriteriaMet", "FailureTarget"]] {
+            if pair.iter().all(|kind| job.status.holds(kind).is_some()) {
+                self.broken("INV-7", change.revision, job_name(job), format!("{pair:?} are both true"));
+            }
+        }
+    }
+
+    /// INV-8.
+    fn interim_first(&mut self, change: &Change, old: &JobStatus, job: &Job) {
+        for (terminal, interim) in [("Complete", "SuccessCriteriaMet"), ("Failed", "FailureTarget")] {
+            let (Some(end), None) = (job.status.holds(terminal), old.holds(terminal)) else { continue };
+            match job.status.holds(interim) {
+                None => {
+                    self.broken("INV-8", change.revision, job_name(job), format!("`{terminal}` without `{interim}`"))
+                }
+                Some(announced) if announced.reason != end.reason => {
+                    let what = format!("announced for {} and ended for {}", announced.reason, end.reason);
+                    self.broken("INV-8", change.revision, job_name(job), what);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// INV-9.
+    fn quiet_at_the_end(&mut self, change: &Change, old: &JobStatus, job: &Job) {
+        let status = &job.status;
+        let name = job_name(job);
+        if (status.active, status.ready.unwrap_or(0), status.terminating.unwrap_or(0)) != (0, 0, 0) {
+            self.broken("INV-9", change.revision, &name, "finished with pods in its status");
+        }
+        if status.completion_time.is_some() != status.holds("Complete").is_some() {
+            self.broken("INV-9", change.revision, &name, "`completionTime` and `Complete` do not go together");
+        }
+        if status.start_time.is_none() && !(job.spec.suspend && job.spec.completions == Some(0)) {
+            self.broken("INV-9", change.revision, &name, "finished without `startTime`");
+        }
+        if status.completion_time.is_some_and(|end| status.start_time.is_some_and(|start| end < start)) {
+            self.broken("INV-9", change.revision, &name, "completed before it started");
+        }
+        if old.finished().is_some() {
+            if old.completion_time != status.completion_time || old.start_time != status.start_time {
+                self.broken("INV-9", change.revision, &name, "its times changed after the end");
+            }
+            return;
+        }
+        // A request that arrives when its sender has long given up cannot be waited for.
+        let live: Vec<String> = self
+            .ledger
+            .pods_of(&job.metadata.uid)
+            .filter(|(_, pod)| pod.is_live())
+            .map(|(_, pod)| pod.name.clone())
+            .collect();
+        if !live.is_empty() && !self.tolerance.late_landings {
+            self.broken("INV-9", change.revision, name, format!("finished while {live:?} live"));
+        }
+    }
+
+    /// INV-10.
+    fn verdict_is_right(&mut self, change: &Change, job: &Job) {
+        let Some(reason) = job.status.verdict().map(|verdict| verdict.reason.clone()) else { return };
+        let pods: Vec<_> = self.ledger.pods_ever_of(&job.metadata.uid).map(|(_, pod)| pod).collect();
+        let completed = job.completed();
+        let failed_indexes = job.failed_indexes();
+        let limit = job.spec.completions.unwrap_or(0);
+        let right = match &*reason {
+            "BackoffLimitExceeded" => {
+                let backoff = job.spec.backoff_limit.unwrap_or(6);
+                // Pods that wait for room on the list count as well.
+                let known = |pod: &&&super::ledger::PodRecord| pod.counted.is_some() || pod.listed.is_some();
+                let waiting = pods.iter().filter(|pod| pod.ended == Some(Side::Failed) && !known(pod)).count() as u64;
+                let listed = job.status.uncounted_terminated_pods.failed.len() as u64 + waiting;
+                let restarts: u64 = pods.iter().filter(|pod| !pod.gone).map(|pod| pod.last.restarts()).sum();
+                let in_place = job.spec.template.spec.restart_policy == "OnFailure";
+                job.status.failed + listed > backoff || (in_place && restarts >= backoff.max(1))
+            }
+            "DeadlineExceeded" => {
+                let deadline = job.spec.active_deadline_seconds.map(jiff::SignedDuration::from_secs);
+                match (deadline, job.status.start_time, change.at) {
+                    (Some(deadline), Some(start), Some(now)) => now.duration_since(start) >= deadline,
+                    (deadline, ..) => deadline.is_some(),
+                }
+            }
+            "PodFailurePolicy" => pods.iter().any(|pod| job.policy_action(&pod.last) == Some("FailJob")),
+            "FailedIndexes" => !failed_indexes.is_empty() && (failed_indexes.len() + completed.len()) as u64 >= limit,
+            "MaxFailedIndexesExceeded" => {
+                job.spec.max_failed_indexes.is_some_and(|max| failed_indexes.len() as u64 > max)
+            }
+            "SuccessPolicy" => job.spec.success_policy.as_ref().is_some_and(|policy| {
+                policy.rules.iter().any(|rule| {
+                    let wanted = rule.succeeded_indexes.as_deref().and_then(indexes);
+                    let among: Vec<u32> = match &wanted {
+                        Some(wanted) => completed.intersection(wanted).copied().collect(),
+                        None => completed.iter().copied().collect(),
+                    };
+                    let needed = rule.succeeded_count.or(wanted.map(|wanted| wanted.len() as u64)).unwrap_or(limit);
+                    among.len() as u64 >= needed
+                })
+            }),
+            "CompletionsReached" => {
+                let listed = job.status.uncounted_terminated_pods.succeeded.len() as u64;
+                let succeeded = (job.status.succeeded + listed).max(self.succeeded(&job.metadata.uid));
+                match job.spec.completions {
+                    Some(completions) => succeeded >= completions,
+                    None => succeeded > 0 || job.parallelism() == 0,
+                }
+            }
+            _ => false,
+        };
+        let unfinished = pods.iter().any(|pod| pod.is_live());
+        if reason == "SuccessPolicy" && unfinished {
+            self.met("success policy met with pods running");
+        }
+        if !right {
+            self.broken("INV-10", change.revision, job_name(job), format!("ends for {reason}, which is not the case"));
+        }
+    }
+
+    /// INV-12: the end is announced after it is written, and once by each process.
+    pub(super) fn announcements(&mut self) {
+        let mut told: BTreeMap<(u32, &str, &str), usize> = BTreeMap::new();
+        let finishing = |reason: &str| FINISHES.contains(&reason);
+        for told_of in self.history.announcements.iter().filter(|one| finishing(&one.reason)) {
+            *told.entry((told_of.life, &*told_of.uid, &*told_of.reason)).or_default() += 1;
+            let finished = self.ledger.jobs.get(&told_of.uid).and_then(|job| job.finished_revision);
+            if finished.is_none_or(|revision| revision > told_of.revision) {
+                let what = format!("`{}` is announced before it is written", told_of.reason);
+                self.broken("INV-12", told_of.revision, format!("job {}", told_of.uid), what);
+            }
+        }
+        let twice: Vec<_> = told.into_iter().filter(|(_, times)| *times > 1).collect();
+        for ((_, uid, reason), times) in twice {
+            self.broken("INV-12", 0, format!("job {uid}"), format!("`{reason}` is announced {times} times"));
+        }
+    }
+
+    /// INV-1, INV-10, INV-23 in hindsight: what was done in expectation of a verdict had one.
+    pub(super) fn deferred(&mut self) {
+        let mut broken = Vec::new();
+        for pod in self.ledger.pods.values() {
+            let (Some(revision), Some(job)) = (pod.ended_by_us, &pod.job) else { continue };
+            let Some(job) = self.ledger.job(job) else { continue };
+            if job.last.status.verdict().is_none() && !job.last.metadata.is_deleting() {
+                broken.push((revision, pod.name.clone()));
+            }
+        }
+        for (revision, name) in broken {
+            self.broken("INV-23", revision, format!("pod {name}"), "deleted without need: its Job goes on");
+        }
+        self.uncounted_at_the_end();
+    }
+
+    /// INV-1: a finished Job has counted every pod that ended, but for those that rules exclude.
+    fn uncounted_at_the_end(&mut self) {
+        let mut broken = Vec::new();
+        for (uid, job) in &self.ledger.jobs {
+            let Some(finished) = job.finished_revision else { continue };
+            if job.gone || job.last.is_foreign() {
+                continue;
+            }
+            let completed = job.last.completed();
+            for (_, pod) in self.ledger.pods_ever_of(uid) {
+                let ours = pod.by == "job" && pod.ever_tracked && pod.last.job() == Some(uid);
+                let settled = pod.listed.is_some()
+                    || pod.counted.is_some()
+                    || pod.last.index().is_some_and(|index| job.last.is_indexed() && completed.contains(&index));
+                let excluded = pod.ever_surplus
+                    || job.last.policy_action(&pod.last) == Some("Ignore")
+                    || !job.last.is_valid_index(pod.last.index())
+                    // What still runs when a Job succeeds is ended, and counts as nothing.
+                    || pod.ended_by_us.is_some() && job.last.status.holds("Complete").is_some();
+                if ours && !settled && !excluded && pod.ended.is_some() {
+                    broken.push((finished, pod.name.clone(), job.name.clone()));
+                }
+            }
+        }
+        for (revision, pod, job) in broken {
+            self.broken("INV-1", revision, format!("job {job}"), format!("finished without counting pod {pod}"));
+        }
+    }
+}

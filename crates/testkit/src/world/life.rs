@@ -1,0 +1,90 @@
+//! One process of controllers: it begins with empty memory and can end at any moment.
+
+use std::{fmt, time::Duration};
+
+use controllers::{
+    cronjob, gc, job, podgc,
+    runtime::{ControllerContext, Environment, Metrics, Shutdown, metrics::Exposition},
+    ttl,
+};
+use tokio::task::JoinSet;
+
+use super::{Clock, clock::Chance};
+use crate::faults::Wire;
+
+/// Which controllers run.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Controllers {
+    pub job: bool,
+    pub ttl: bool,
+    pub cron_job: bool,
+    pub gc: bool,
+    pub pod_gc: bool,
+    /// Changes the Job controller's options.
+    pub tune: Option<fn(&mut job::Options)>,
+}
+
+/// A period that is never over in a world.
+const NEVER: Duration = Duration::from_secs(7 * 86_400);
+
+/// A running process. Dropping it is the power cut.
+pub(super) struct Life {
+    tasks: JoinSet<()>,
+    job_metrics: Option<Metrics>,
+}
+
+impl Life {
+    pub(super) fn begin(controllers: &Controllers, wire: &Wire, clock: Clock, chance: &Chance) -> Self {
+        let chance = chance.clone();
+        let environment = Environment::new(move || clock.now(), move || chance.next());
+        let mut life = Self { tasks: JoinSet::new(), job_metrics: None };
+        if controllers.job {
+            let context = life.context("job", wire, &environment);
+            life.job_metrics = Some(context.metrics.clone());
+            let mut options = job::Options { workers: 2, ..job::Options::default() };
+            if let Some(tune) = controllers.tune {
+                tune(&mut options);
+            }
+            life.tasks.spawn(job::run(context, options));
+        }
+        if controllers.ttl {
+            let context = life.context("ttl", wire, &environment);
+            let options = ttl::Options { workers: 2, clock_check: NEVER, ..ttl::Options::default() };
+            life.tasks.spawn(ttl::run(context, options));
+        }
+        if controllers.cron_job {
+            let context = life.context("cronjob", wire, &environment);
+            let options = cronjob::Options { workers: 2, clock_check: NEVER, ..cronjob::Options::default() };
+            life.tasks.spawn(cronjob::run(context, options));
+        }
+        if controllers.gc {
+            let context = life.context("gc", wire, &environment);
+            let options = gc::Options { workers: 2, discovery_period: NEVER, ..gc::Options::default() };
+            life.tasks.spawn(gc::run(context, options));
+        }
+        if controllers.pod_gc {
+            let context = life.context("podgc", wire, &environment);
+            life.tasks.spawn(podgc::run(context, podgc::Options::default()));
+        }
+        life
+    }
+
+    /// The Job controller's metrics as text.
+    pub(super) fn job_metrics(&self) -> Option<String> {
+        self.job_metrics.as_ref().map(|metrics| metrics.encode(Exposition::Prometheus))
+    }
+
+    fn context(&mut self, name: &'static str, wire: &Wire, environment: &Environment) -> ControllerContext {
+        let shutdown = Shutdown::new();
+        let (context, events) =
+            ControllerContext::new(wire.client(name), Metrics::new(), environment.clone(), shutdown.clone());
+        self.tasks.spawn(events.run(shutdown));
+        context
+    }
+}
+
+impl fmt::Debug for Life {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Life").field("tasks", &self.tasks.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,270 @@
+//! A whole cluster in one thread and virtual time: the real API server on an in-memory store, the real controllers, a
+//! stand-in for the kubelets, and users who follow a script.
+//!
+//! Everything that could differ between two runs is given: the clock is tokio's paused one, random numbers have a seed,
+//! and the store commits on the caller's task. So the same scenario with the same faults makes the same calls in the same
+//! order, and writes the same revisions.
+
+mod clock;
+mod kubelet;
+mod life;
+mod script;
+
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use apiserver::{ApiServer, Environment, Options, storage::ObjectStore};
+use bytes::Bytes;
+use controllers::runtime::{
+    Resource,
+    requests::{self, Ignored, PatchType},
+};
+use http::Request;
+use kube::{Client, client::Body};
+use serde_json::Value;
+use store::Backend;
+
+use self::{clock::Chance, kubelet::Kubelet, life::Life, script::Play};
+pub use self::{
+    clock::Clock,
+    kubelet::{Behaviour, Behaviours, PodFacts},
+    life::Controllers,
+    script::{Step, What, When, edit},
+};
+use crate::faults::{Point, Wire};
+
+pub(crate) const PODS: Resource = Resource::PODS;
+pub(crate) const JOBS: Resource = Resource::JOBS;
+
+/// Nothing happens for so long: then nothing will. Longer than any delay there is: retries come within a minute, and
+/// creations that are never seen are expected for five.
+const QUIET: Duration = Duration::from_secs(330);
+/// A world that has not come to rest by then never will (INV-30).
+const HORIZON_MS: u64 = 4 * 3_600_000;
+/// How long a process is down after a crash.
+const DOWN: Duration = Duration::from_millis(100);
+
+/// What a world begins with and what happens in it.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    pub controllers: Controllers,
+    pub behaviours: Behaviours,
+    pub script: Vec<Step>,
+    pub seed: u64,
+}
+
+/// See the module's text.
+pub struct World {
+    pub store: ObjectStore,
+    pub wire: Wire,
+    pub clock: Clock,
+    client: Client,
+    server: ApiServer,
+    chance: Chance,
+    setting: Setting,
+    life: Option<Life>,
+    /// What the kubelet still has to do.
+    pending: Arc<AtomicUsize>,
+    /// Metrics of lives that are over, and of the present one at the end.
+    pub metrics: Vec<String>,
+    /// More calls than this are a sign of a loop (INV-29).
+    pub calls_max: usize,
+    /// Whether metrics are kept.
+    pub keep_metrics: bool,
+}
+
+/// Why a world did not come to rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unrest {
+    /// Time is up, or a step of the script waits for something that does not come.
+    Horizon,
+    /// More calls than anybody needs.
+    Calls(usize),
+}
+
+impl World {
+    /// A world on the present runtime, whose clock must be paused. No controller runs yet.
+    pub async fn new(setting: Setting) -> Self {
+        let clock = Clock::start();
+        let chance = Chance::seeded(setting.seed);
+        let options = store::Options {
+            writing: store::Writing::Inline,
+            clock: store::Clock::new(move || Duration::from_millis(clock.millis())),
+            history: store::History { age_max: Duration::from_secs(365 * 86_400), ..store::History::default() },
+            ..store::Options::default()
+        };
+        let store =
+            store::Store::open(begun(), options, apiserver::storage::attributes()).expect("a store in memory opens");
+        let environment = {
+            let chance = chance.clone();
+            Environment::new(move || clock.now(), move || chance.wide())
+        };
+        let options = Options { admin_token: None, gates: batch_types::gates::Gates::DEFAULT, environment };
+        let server = ApiServer::new(store.clone(), options).await.expect("an empty store takes the first objects");
+        let revision = {
+            let store = store.clone();
+            move || store.revision()
+        };
+        let wire = Wire::new(server.client(), revision, clock);
+        let client = wire.world_client();
+        Self {
+            store,
+            wire,
+            clock,
+            client,
+            server,
+            chance,
+            setting,
+            life: None,
+            pending: Arc::default(),
+            metrics: Vec::new(),
+            calls_max: usize::MAX,
+            keep_metrics: false,
+        }
+    }
+
+    /// Starts everything and lets it happen until nothing does any more.
+    pub async fn play(&mut self, points: &[Point]) -> Result<(), Unrest> {
+        self.wire.expect(points);
+        let kubelet = Kubelet::new(self.client.clone(), self.clock, self.setting.behaviours, self.pending.clone());
+        tokio::spawn(kubelet.run(self.store.clone()));
+        self.begin_life();
+        let play =
+            Play { store: self.store.clone(), client: self.client.clone(), wire: self.wire.clone(), clock: self.clock };
+        let script = tokio::spawn(play.run(std::mem::take(&mut self.setting.script)));
+        self.settle(|| script.is_finished()).await
+    }
+
+    /// Ends the present process and lets a new one with empty memory come to rest.
+    pub async fn restart(&mut self) -> Result<(), Unrest> {
+        self.end_life();
+        self.wire.next_life();
+        self.begin_life();
+        self.settle(|| true).await
+    }
+
+    async fn settle(&mut self, done: impl Fn() -> bool) -> Result<(), Unrest> {
+        loop {
+            let before = (self.store.revision(), self.wire.call_count());
+            let crashed = self.wire.clone();
+            tokio::select! {
+                biased;
+                () = crashed.crashed() => {
+                    self.end_life();
+                    self.wire.next_life();
+                    tokio::time::sleep(DOWN).await;
+                    self.begin_life();
+                    continue;
+                }
+                () = tokio::time::sleep(QUIET) => {}
+            }
+            let after = (self.store.revision(), self.wire.call_count());
+            let at_rest = done() && self.pending.load(Ordering::Relaxed) == 0 && before == after;
+            if at_rest && !self.wire.land_all().await {
+                return Ok(());
+            }
+            if after.1 > self.calls_max {
+                return Err(Unrest::Calls(after.1));
+            }
+            if self.clock.millis() > HORIZON_MS {
+                return Err(Unrest::Horizon);
+            }
+        }
+    }
+
+    fn begin_life(&mut self) {
+        self.life = Some(Life::begin(&self.setting.controllers, &self.wire, self.clock, &self.chance));
+    }
+
+    fn end_life(&mut self) {
+        if let Some(life) = self.life.take()
+            && self.keep_metrics
+        {
+            self.metrics.extend(life.job_metrics());
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.server.stop();
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World").field("store", &self.store).field("wire", &self.wire).finish_non_exhaustive()
+    }
+}
+
+/// A store's records with what every server makes first, which is the same each time and takes a while.
+fn begun() -> store::MemoryBackend {
+    static RECORDS: OnceLock<Vec<(u64, Bytes)>> = OnceLock::new();
+    let records = RECORDS.get_or_init(|| {
+        let backend = store::MemoryBackend::default();
+        let opened = backend.clone();
+        // Elsewhere, because whoever asks first is on a runtime already.
+        std::thread::scope(|scope| scope.spawn(|| in_virtual_time(bootstrap(opened))).join())
+            .expect("an empty store takes the first objects");
+        let mut records = Vec::new();
+        let mut keep = |revision, bytes: &[u8]| {
+            records.push((revision, Bytes::copy_from_slice(bytes)));
+            true
+        };
+        backend.scan(&mut keep).expect("memory can be read");
+        records
+    });
+    let backend = store::MemoryBackend::default();
+    backend.apply(store::Batch { puts: records.clone(), ..store::Batch::default() }).expect("memory can be written");
+    backend
+}
+
+async fn bootstrap(backend: store::MemoryBackend) {
+    let chance = Chance::seeded(0);
+    let clock = Clock::start();
+    let options = store::Options { writing: store::Writing::Inline, ..store::Options::default() };
+    let store = store::Store::open(backend, options, apiserver::storage::attributes()).expect("memory opens");
+    let environment = Environment::new(move || clock.now(), move || chance.wide());
+    let options = Options { admin_token: None, gates: batch_types::gates::Gates::DEFAULT, environment };
+    ApiServer::new(store, options).await.expect("an empty store takes the first objects");
+}
+
+/// Runs something on a runtime of its own whose clock is paused.
+pub fn in_virtual_time<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without a driver needs nothing");
+    runtime.block_on(work)
+}
+
+// Users and kubelets: a refusal is an answer like any other, because faults may have taken the object away.
+
+async fn create(client: &Client, path: &str, object: Value) {
+    let _ = requests::create::<Ignored>(client, path, &object).await;
+}
+
+async fn patch(client: &Client, path: &str, patch: Value) {
+    let _ = requests::patch::<Ignored>(client, path, PatchType::Merge, &patch).await;
+}
+
+async fn patch_status(client: &Client, path: &str, patch: Value) {
+    let _ = requests::patch::<Ignored>(client, path, PatchType::Merge, &patch).await;
+}
+
+async fn delete(client: &Client, path: &str, options: Value) {
+    let request = Request::delete(path)
+        .header("content-type", "application/json")
+        .header("accept", "application/json")
+        .body(Body::from(options.to_string().into_bytes()));
+    if let Ok(request) = request {
+        let _ = client.send(request).await;
+    }
+}
