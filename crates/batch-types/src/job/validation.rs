@@ -399,8 +399,7 @@ mod tests {
     #[test]
     fn reg_v01_a_success_policy_does_not_replace_completions() {
         let policy = json!({"rules": [{"succeededIndexes": "0", "succeededCount": 1}]});
-        let found =
-            check(job(json!({"spec": {"completionMode": "Indexed", "parallelism": 2, "successPolicy": policy}})));
+        let found = indexed_spec(json!({"completions": null, "parallelism": 2, "successPolicy": policy}));
         let required = "spec.completions: Required value: when completion mode is Indexed";
         assert!(found.iter().any(|error| error == required), "{found:?}");
     }
