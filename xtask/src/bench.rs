@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result};
 use crate::project::{self, Profile, cargo};
 
 /// Packages that measure themselves, and the examples that do it.
-const IN_PROCESS: [(&str, &str, &[&str]); 7] = [
+const IN_PROCESS: [(&str, &str, &[&str]); 8] = [
+    ("batch-types", "rules_bench", &[]),
     ("store", "store_bench", &[]),
     ("api-schema", "codec_bench", &[]),
     ("apiserver", "api_bench", &[]),
