@@ -6,6 +6,7 @@
 //! | [`registry`](fn@registry) | finds a [`Type`] by name or kind |
 //! | [`json`] | bytes or values to canonical values with Go's error texts, and values to bytes |
 //! | [`protobuf`] | the same values from and to upstream's protobuf encoding |
+//! | [`yaml`] | YAML to JSON and values to YAML |
 //! | [`Quantity`], [`time`] | the two scalar formats with rules of their own |
 //!
 //! Pure: no IO, no clock. What values *mean* (defaults, validation) is deliberately elsewhere, in `batch-types`
@@ -18,6 +19,7 @@ pub mod protobuf;
 mod quantity;
 mod registry;
 pub mod time;
+pub mod yaml;
 
 pub use model::{Embed, Field, ListType, PatchStrategy, Shape, Type};
 pub use quantity::{Format, Quantity, QuantityError};

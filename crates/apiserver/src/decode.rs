@@ -1,9 +1,10 @@
 //! From request bodies to canonical objects (AS-20…AS-25, AS-155), with upstream's words for what cannot be read.
 
 use api_schema::{
-    Type,
+    Type, TypeMeta,
     json::{self, Decoded},
     protobuf, registry,
+    yaml::{self, FromYaml},
 };
 use serde_json::Value;
 
@@ -49,35 +50,20 @@ pub fn object(
     validation: FieldValidation,
 ) -> Result<Body, Status> {
     match body_type {
-        BodyType::Json => from_json(bytes, bytes, expected, validation),
+        BodyType::Json => from_json(bytes, None, bytes, expected, validation),
         BodyType::Yaml => {
-            let json = yaml_to_json(bytes).map_err(|why| unrecognized(expected, &why, bytes))?;
-            from_json(&json, bytes, expected, validation)
+            let FromYaml { json, strict_error } =
+                yaml::to_json(bytes).map_err(|why| unrecognized(expected, &why, bytes))?;
+            from_json(&json, strict_error, bytes, expected, validation)
         }
         BodyType::Protobuf => from_protobuf(bytes, expected),
     }
 }
 
-/// Nodes that the aliases of one document may stand for: many times what people write, and a few milliseconds' work
-/// (BI-4).
-const YAML_REPLAYED_MAX: usize = 50_000;
-
-/// YAML as the JSON it stands for; only the first document is read.
-pub fn yaml_to_json(bytes: &[u8]) -> Result<Vec<u8>, String> {
-    // Parsers disagree about words; this is what upstream's says of most malformed documents.
-    let malformed =
-        |line: u64| format!("error converting YAML to JSON: yaml: line {line}: did not find expected node content");
-    let text = std::str::from_utf8(bytes).map_err(|_| malformed(1))?;
-    let limits = serde_saphyr::alias_limits! { max_total_replayed_events: YAML_REPLAYED_MAX };
-    let value: Value = serde_saphyr::from_str_with_options(text, serde_saphyr::options! { alias_limits: limits })
-        .map_err(|error| malformed(error.location().map_or(1, |location| location.line())))?;
-    let mut json = Vec::with_capacity(bytes.len());
-    json::encode(&value, &mut json);
-    Ok(json)
-}
-
+/// Decodes JSON; `converted` is what a strict reading found wrong with the YAML it was made of.
 fn from_json(
     json: &[u8],
+    converted: Option<String>,
     original: &[u8],
     expected: Expected<'_>,
     validation: FieldValidation,
@@ -86,6 +72,7 @@ fn from_json(
     if let Some(ty) = registry().kind(&expected.api_version(), expected.kind)
         && let Ok(Decoded { value, strict }) = json::decode(ty, json)
         && strict.is_empty()
+        && converted.is_none()
         && value["kind"] == expected.kind
         && value["apiVersion"] == expected.api_version().as_str()
     {
@@ -100,9 +87,11 @@ fn from_json(
     let Decoded { value, strict } = json::decode(ty, json).map_err(|error| refuse(&error.to_string()))?;
     let found: Vec<String> = strict.iter().map(ToString::to_string).collect();
     let warnings = match validation {
-        FieldValidation::Strict if !found.is_empty() => {
+        FieldValidation::Strict if !found.is_empty() || converted.is_some() => {
+            let found: Vec<String> = converted.into_iter().chain(found).collect();
             return Err(refuse(&format!("strict decoding error: {}", found.join(", "))));
         }
+        // What was found in the YAML spans lines, and upstream sends no warning that does.
         FieldValidation::Warn => found,
         _ => Vec::new(),
     };
@@ -119,6 +108,35 @@ fn from_protobuf(bytes: &[u8], expected: Expected<'_>) -> Result<Body, Status> {
     let value = protobuf::decode(ty, &bytes[raw])
         .map_err(|error| unhandled(&api_version, &kind, expected, &error.to_string()))?;
     finish(value, &api_version, expected, Vec::new())
+}
+
+/// Decodes the body of a DELETE. Options are of no group in particular, so any `apiVersion` will do (AS-22), and what
+/// cannot be read is told as it is.
+pub fn delete_options(bytes: &[u8], body_type: BodyType) -> Result<Value, Status> {
+    const KIND: &str = "DeleteOptions";
+    let check = |meta: &TypeMeta| match meta.kind.as_str() {
+        "" | KIND => Ok(()),
+        other => {
+            let version = if meta.api_version.is_empty() { "v1" } else { &meta.api_version };
+            Err(format!("no kind \"{other}\" is registered for version \"{version}\" in scheme \"tally\""))
+        }
+    };
+    let ty = registry().kind("v1", KIND).ok_or_else(|| Status::internal("the registry has no DeleteOptions"))?;
+    let from_json = |json: &[u8]| {
+        check(&json::type_meta(json)?)?;
+        json::decode(ty, json).map(|decoded| decoded.value).map_err(|error| error.to_string())
+    };
+    let decoded = match body_type {
+        BodyType::Json => from_json(bytes),
+        BodyType::Yaml => yaml::to_json(bytes).and_then(|converted| from_json(&converted.json)),
+        BodyType::Protobuf => {
+            protobuf::decode_envelope(bytes).map_err(|error| error.to_string()).and_then(|(meta, raw)| {
+                check(&meta)?;
+                protobuf::decode(ty, &bytes[raw]).map_err(|error| error.to_string())
+            })
+        }
+    };
+    decoded.map_err(Status::bad_request)
 }
 
 /// Settles kind and apiVersion and refuses a version that this endpoint does not take.

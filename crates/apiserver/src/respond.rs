@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use api_schema::{json, protobuf, registry};
+use api_schema::{json, protobuf, registry, yaml};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::{Map, Value, json};
@@ -293,13 +293,7 @@ pub fn value_response(code: u16, value: &Value, encoding: Encoding, indented: bo
             // Only documents that upstream does not write in protobuf either.
             None => value_response(code, value, Encoding::Json, indented),
         },
-        Encoding::Yaml => match serde_saphyr::to_string(value) {
-            Ok(text) => raw(code, "application/yaml", text.into_bytes().into()),
-            Err(error) => {
-                let status = Status::internal(format!("encoding the answer as YAML: {error}"));
-                value_response(500, &status.to_value(), Encoding::Json, false)
-            }
-        },
+        Encoding::Yaml => raw(code, negotiate::YAML, yaml::to_string(value).into_bytes().into()),
     }
 }
 

@@ -245,7 +245,7 @@ const NEEDS_CARE: [bool; 256] = {
 };
 
 /// Integers plainly, floats with Go's choice between plain and exponent form.
-fn encode_number(number: &Number, out: &mut Vec<u8>) {
+pub(crate) fn encode_number(number: &Number, out: &mut Vec<u8>) {
     let text = match number.as_f64() {
         Some(float) if number.is_f64() => go_float(float),
         _ => number.to_string(),

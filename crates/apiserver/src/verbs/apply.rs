@@ -1,6 +1,9 @@
 //! Server-side apply (AS-128…AS-141): a patch that says what its manager wants, and creates what is missing.
 
-use api_schema::json;
+use api_schema::{
+    json::{self, DecodeError},
+    yaml::{self, FromYaml},
+};
 use patch::PatchError;
 use serde_json::Value;
 
@@ -12,7 +15,7 @@ use super::{
 };
 use crate::{
     answer::Answer,
-    decode, metadata,
+    metadata,
     options::{FieldValidation, WriteOptions},
     ownership::Writer,
     route::Target,
@@ -31,7 +34,7 @@ pub(super) async fn apply(
     options: &WriteOptions,
     writer: Writer,
 ) -> Result<Answer, Status> {
-    let config = parse(bytes, options.field_validation, call)?;
+    let config = parse(bytes)?;
     for _ in 0..ATTEMPTS_MAX {
         let exists = server.state.store.get(&target.key()).is_some();
         let outcome = if exists || target.subresource.is_some() {
@@ -48,35 +51,47 @@ pub(super) async fn apply(
     Err(Status::stale(target.resource, target.name()))
 }
 
+/// What a manager wants, as it was sent.
+struct Configuration {
+    value: Value,
+    /// Keys given twice. They are told only after the configuration has been applied, and only on request: as a warning
+    /// the text would span lines, and upstream sends none that does.
+    strict_error: Option<String>,
+}
+
 /// The applied configuration: the first YAML document, JSON being YAML.
-fn parse(bytes: &[u8], validation: FieldValidation, call: &mut Call) -> Result<Value, Status> {
-    let invalid = |why: String| Status::bad_request(format!("error decoding YAML: {why}"));
-    let (config, duplicates) = match json::parse_noting_duplicates(bytes) {
-        Ok(parsed) => parsed,
-        // Not JSON, so YAML.
-        Err(_) => {
-            let json = decode::yaml_to_json(bytes).map_err(invalid)?;
-            json::parse_noting_duplicates(&json).map_err(|error| invalid(error.to_string()))?
-        }
-    };
-    let duplicates: Vec<String> = duplicates.iter().map(ToString::to_string).collect();
-    match validation {
-        FieldValidation::Strict if !duplicates.is_empty() => {
-            Err(Status::bad_request(format!("error strict decoding YAML: {}", duplicates.join(", "))))
-        }
-        FieldValidation::Warn => {
-            call.warnings.extend(duplicates);
-            Ok(config)
-        }
-        _ => Ok(config),
+fn parse(bytes: &[u8]) -> Result<Configuration, Status> {
+    let refused = |why: String| Status::bad_request(format!("error decoding YAML: {why}"));
+    let in_yaml = |why: String| format!("error converting YAML to JSON: {why}");
+    // Programs send JSON; it is YAML, but its own parser is faster.
+    if let Ok((value @ Value::Object(_), duplicates)) = json::parse_noting_duplicates(bytes)
+        && duplicates.is_empty()
+    {
+        return Ok(Configuration { value, strict_error: None });
     }
+    let FromYaml { json, strict_error } = yaml::to_json(bytes).map_err(|why| refused(in_yaml(why)))?;
+    let value = json::parse(&json).map_err(|error| refused(format!("error unmarshaling JSON: {error}")))?;
+    let found = match &value {
+        Value::Object(_) | Value::Null => None,
+        Value::Array(_) => Some("array"),
+        Value::String(_) => Some("string"),
+        Value::Number(_) => Some("number"),
+        Value::Bool(_) => Some("bool"),
+    };
+    if let Some(found) = found {
+        return Err(refused(format!(
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type \
+             map[string]interface {{}}"
+        )));
+    }
+    Ok(Configuration { value, strict_error: strict_error.map(in_yaml) })
 }
 
 async fn to_existing(
     server: &ApiServer,
     call: &mut Call,
     target: &Target,
-    config: &Value,
+    config: &Configuration,
     options: &WriteOptions,
     writer: &Writer,
 ) -> Result<Answer, Status> {
@@ -84,7 +99,7 @@ async fn to_existing(
     let write = Write {
         target,
         strategy,
-        expected_version: super::list::object_version(metadata::text(config, "resourceVersion"))?,
+        expected_version: super::list::object_version(metadata::text(&config.value, "resourceVersion"))?,
         expected_uid: None,
         owners: Owners::Settled,
         dry_run: options.dry_run,
@@ -103,11 +118,11 @@ async fn to_missing(
     server: &ApiServer,
     call: &mut Call,
     target: &Target,
-    config: &Value,
+    config: &Configuration,
     options: &WriteOptions,
     writer: &Writer,
 ) -> Result<Answer, Status> {
-    let uid = metadata::text(config, "uid");
+    let uid = metadata::text(&config.value, "uid");
     if !uid.is_empty() {
         let why = format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
         return Err(Status::conflict(target.resource, target.name(), &why));
@@ -124,17 +139,33 @@ async fn to_missing(
 fn merged(
     target: &Target,
     live: Option<&Value>,
-    config: &Value,
+    config: &Configuration,
     options: &WriteOptions,
     writer: &Writer,
 ) -> Result<Value, Status> {
     let ty = schema(target.resource)?;
     let force = options.force.unwrap_or(false);
-    let merged = patch::apply::apply(ty, live, config, &writer.manager(), force).map_err(refusal)?;
-    let decoded = json::convert_unstructured(ty, merged)
-        .map_err(|error| refusal(PatchError::invalid(String::new(), error.to_string())))?;
+    let merged = patch::apply::apply(ty, live, &config.value, &writer.manager(), force).map_err(refusal)?;
+    if let Some(why) = config.strict_error.as_ref().filter(|_| options.field_validation == FieldValidation::Strict) {
+        return Err(Status::bad_request(format!("error strict decoding YAML: {why}")));
+    }
+    let decoded = json::convert_unstructured(ty, merged).map_err(|error| unconvertible(&config.value, &error))?;
     let mut value = decoded.value;
     check_name(&value, target)?;
     scope(&mut value, target)?;
     Ok(value)
+}
+
+/// A value that fits the schema but not its type, such as 1.5 where a count is wanted: upstream has no better word for it
+/// than a plain error.
+fn unconvertible(config: &Value, error: &DecodeError) -> Status {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (api_version, kind) = (text(&config["apiVersion"]), text(&config["kind"]));
+    let slash = if api_version.contains('/') { "" } else { "/" };
+    let version_kind = format!("{slash}{api_version}, Kind={kind}");
+    let (namespace, name) = (text(&config["metadata"]["namespace"]), text(&config["metadata"]["name"]));
+    refusal(PatchError::Internal(format!(
+        "failed to convert new object ({namespace}/{name}; {version_kind}) to proper version: unable to convert \
+         unstructured object to {version_kind}: {error}"
+    )))
 }

@@ -8,9 +8,8 @@ use super::{canonical, stored_form};
 use crate::{
     admission,
     answer::{Answer, Document, served},
-    decode::{self, Expected},
-    metadata, negotiate,
-    options::{DeleteOptions, FieldValidation},
+    decode, metadata, negotiate,
+    options::DeleteOptions,
     quota::{self, Change},
     route::Target,
     server::{ApiServer, Call},
@@ -42,23 +41,8 @@ pub(super) async fn options(call: &mut Call) -> Result<DeleteOptions, Status> {
         return DeleteOptions::from_query(&call.query);
     }
     let body_type = negotiate::body_type(&call.headers)?;
-    // Every group registers DeleteOptions, and any of them will do (AS-22).
-    let expected = Expected {
-        group: "",
-        version: "v1",
-        kind: "DeleteOptions",
-        also_versions: &[
-            "meta.k8s.io/v1",
-            "batch/v1",
-            "coordination.k8s.io/v1",
-            "events.k8s.io/v1",
-            "policy/v1",
-            "policy/v1beta1",
-            "scheduling.k8s.io/v1",
-        ],
-    };
-    let decoded = decode::object(&bytes, body_type, expected, FieldValidation::Ignore)?;
-    DeleteOptions::from_value(&decoded.value)
+    let decoded = decode::delete_options(&bytes, body_type)?;
+    DeleteOptions::from_value(&decoded)
 }
 
 pub(super) fn default_propagation_warning(target: &Target, options: &DeleteOptions) -> Option<&'static str> {

@@ -2,7 +2,7 @@
 
 use api_schema::{Type, json};
 use patch::{PatchError, Rejection, json::Patched};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     create::scope,
@@ -68,9 +68,19 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
             _ => {}
         }
         let mut value = decoded.value;
-        let sent = |member: &str| value[member].as_str().unwrap_or_default();
-        expected_type(sent("apiVersion"), sent("kind"), expected(target.resource))
-            .map_err(|why| refusal(PatchError::invalid(shown(), why)))?;
+        // A strategic merge works on an object whose type is settled: what it says about its kind is not looked at.
+        if patch_type != PatchType::Strategic {
+            let expected = expected(target.resource);
+            let sent = |member: &str| value[member].as_str().unwrap_or_default();
+            if sent("apiVersion").is_empty() {
+                // Upstream then reads the object as one of its internal version, in which no member has the same name.
+                value = Value::Object(Map::new());
+            } else {
+                let kind = if sent("kind").is_empty() { expected.kind } else { sent("kind") };
+                expected_type(sent("apiVersion"), kind, expected)
+                    .map_err(|why| refusal(PatchError::invalid(shown(), why)))?;
+            }
+        }
         check_name(&value, target)?;
         scope(&mut value, target)?;
         if forgets_owners {
@@ -92,7 +102,9 @@ fn parse(patch_type: PatchType, bytes: &[u8]) -> Result<(Value, Vec<String>), St
     let prefix = if patch_type == PatchType::Strategic { "" } else { "error decoding patch: " };
     let (body, duplicates) =
         json::parse_noting_duplicates(bytes).map_err(|error| Status::bad_request(format!("{prefix}{error}")))?;
-    Ok((body, duplicates.iter().map(ToString::to_string).collect()))
+    // Those of operations are told apart from those of the object.
+    let told_as = if patch_type == PatchType::Json { "json patch " } else { "" };
+    Ok((body, duplicates.iter().map(|duplicate| format!("{told_as}{duplicate}")).collect()))
 }
 
 fn patched(ty: &'static Type, patch_type: PatchType, old: Value, body: &Value) -> Result<Patched, PatchError> {

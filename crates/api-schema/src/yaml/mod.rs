@@ -1,0 +1,110 @@
+//! YAML bodies and answers (AS-22, AS-26), with the behaviour and the words of the parser Kubernetes uses: YAML 1.1 as
+//! libyaml reads it, the first document of a stream, everything turned into JSON before it is looked at.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`scan`] | characters to tokens |
+//! | [`compose`] | tokens to nodes |
+//! | [`resolve`] | plain scalars to booleans, numbers, null |
+//! | [`convert`] | nodes to JSON |
+//! | [`emit`] | values to YAML |
+
+mod compose;
+mod convert;
+mod emit;
+mod resolve;
+mod scan;
+
+use convert::Converted;
+use scan::Mark;
+
+pub use emit::to_string;
+
+/// A YAML document as JSON.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FromYaml {
+    pub json: Vec<u8>,
+    /// What a strict reading finds wrong: keys that occur twice. The last one counts.
+    pub strict_error: Option<String>,
+}
+
+/// The JSON that the first document of `bytes` stands for, or upstream's words for why there is none.
+pub fn to_json(bytes: &[u8]) -> Result<FromYaml, String> {
+    let text = readable(bytes).map_err(|problem| problem.to_string())?;
+    let document = compose::compose(text).map_err(|problem| problem.to_string())?;
+    let Converted { json, duplicates } = convert::convert(&document).map_err(|problem| problem.to_string())?;
+    let strict_error =
+        (!duplicates.is_empty()).then(|| format!("yaml: unmarshal errors:\n  {}", duplicates.join("\n  ")));
+    Ok(FromYaml { json, strict_error })
+}
+
+/// The text, if all of it is characters that YAML allows.
+fn readable(bytes: &[u8]) -> Result<&str, Problem> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let rest = &bytes[error.valid_up_to()..];
+        let is_lead = rest.first().is_some_and(|byte| matches!(byte, 0xc0..=0xf7));
+        Problem::decoder(match error.error_len() {
+            None => "incomplete UTF-8 octet sequence",
+            Some(_) if is_lead => "invalid trailing UTF-8 octet",
+            Some(_) => "invalid leading UTF-8 octet",
+        })
+    })?;
+    let is_allowed =
+        |c: char| matches!(c, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{fffd}' | '\u{10000}'..);
+    if text.contains(|c| !is_allowed(c)) {
+        return Err(Problem::decoder("control characters are not allowed"));
+    }
+    Ok(text)
+}
+
+/// Why a document cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Problem {
+    message: String,
+    line: Option<usize>,
+    prefix: &'static str,
+}
+
+impl Problem {
+    /// Found while scanning; its line is counted from one.
+    fn scanner(message: &'static str, context: Mark, at: Mark) -> Self {
+        let line = if at.line > 0 { at.line + 1 } else { context.line };
+        Self::at_line(message, line)
+    }
+
+    /// Found while putting tokens together; its line is counted from zero, as upstream forgets to add one.
+    fn parser(message: &'static str, at: Mark) -> Self {
+        Self::at_line(message, at.line)
+    }
+
+    fn parser_in(message: &'static str, context: Mark, at: Mark) -> Self {
+        Self::at_line(message, if at.line > 0 { at.line } else { context.line })
+    }
+
+    fn at_line(message: &'static str, line: usize) -> Self {
+        Self { message: message.to_owned(), line: (line > 0).then_some(line), prefix: "yaml: " }
+    }
+
+    /// About what the document means rather than where something is.
+    fn decoder(message: impl Into<String>) -> Self {
+        Self { message: message.into(), line: None, prefix: "yaml: " }
+    }
+
+    /// About what JSON cannot hold.
+    fn converter(message: impl Into<String>) -> Self {
+        Self { message: message.into(), line: None, prefix: "" }
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.prefix)?;
+        if let Some(line) = self.line {
+            write!(f, "line {line}: ")?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests;

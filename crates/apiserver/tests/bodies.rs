@@ -1,0 +1,131 @@
+//! Bodies that are unusual but legal, and ones that are refused, in the words of upstream's decoders.
+
+mod common;
+
+use common::{Api, CONFIG_MAPS, config_map};
+use http::Method;
+use serde_json::{Value, json};
+
+const APPLY: &str = "application/apply-patch+yaml";
+const YAML: &str = "application/yaml";
+
+/// AS-22: YAML is converted to JSON, the first document counts, and a key given twice is refused only on request.
+#[tokio::test]
+async fn yaml_bodies_are_read_as_upstream_reads_them() {
+    let api = Api::new().await;
+    let twice = "kind: ConfigMap\napiVersion: v1\nmetadata:\n  name: m\ndata:\n  a: \"1\"\n  a: \"2\"\n---\nx: [\n";
+    let post =
+        async |query: &str, body: &str| api.send(Method::POST, &format!("{CONFIG_MAPS}{query}"), YAML, body).await;
+    let created = post("?dryRun=All", twice).await.expect(201);
+    assert_eq!((created.body["data"]["a"].as_str(), created.warnings), (Some("2"), vec![]));
+    let refused = [
+        (
+            "?fieldValidation=Strict",
+            twice,
+            "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: \
+             yaml: unmarshal errors:\n  line 7: key \"a\" already set in map",
+        ),
+        (
+            "",
+            "kind: ConfigMap\n x: 1\n",
+            "the object provided is unrecognized (must be of type ConfigMap): yaml: line 2: mapping values are not \
+             allowed in this context (6b696e643a20436f6e6669674d61700a20783a20310a)",
+        ),
+        (
+            "",
+            "kind: ConfigMap\napiVersion: v1\nmetadata:\n  name: y\n",
+            "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: json: cannot unmarshal bool into Go struct \
+             field ObjectMeta.metadata.name of type string",
+        ),
+    ];
+    for (query, body, message) in refused {
+        assert_eq!(post(query, body).await.expect(400).body["message"], message);
+    }
+}
+
+/// AS-128: what apply cannot read, or cannot convert after merging.
+#[tokio::test]
+async fn apply_refuses_in_the_words_of_the_step_that_fails() {
+    let api = Api::new().await;
+    let object =
+        |rest: &str| format!("{{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{{\"name\":\"m\"{rest}}}}}");
+    let job =
+        "{\"apiVersion\":\"batch/v1\",\"kind\":\"Job\",\"metadata\":{\"name\":\"m\"},\"spec\":{\"parallelism\":1.5}}";
+    let jobs = common::JOBS;
+    let cases = [
+        (CONFIG_MAPS, "", "a: [".to_owned(), 400, "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content".to_owned()),
+        (CONFIG_MAPS, "", "[]".to_owned(), 400, "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type map[string]interface {}".to_owned()),
+        (CONFIG_MAPS, "&fieldValidation=Strict", object(",\"labels\":{\"a\":\"1\",\"a\":\"2\"}"), 400, "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 1: key \"a\" already set in map".to_owned()),
+        (CONFIG_MAPS, "", object(",\"creationTimestamp\":\"x\""), 500, "failed to convert new object (/m; /v1, Kind=ConfigMap) to proper version: unable to convert unstructured object to /v1, Kind=ConfigMap: parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\"".to_owned()),
+        (jobs, "", job.to_owned(), 500, "failed to convert new object (/m; batch/v1, Kind=Job) to proper version: unable to convert unstructured object to batch/v1, Kind=Job: cannot convert float64 to int32".to_owned()),
+    ];
+    for (path, query, body, code, message) in cases {
+        let answer = api.send(Method::PATCH, &format!("{path}/m?fieldManager=x{query}"), APPLY, &body).await;
+        assert_eq!(answer.expect(code).body["message"], message, "{body}");
+    }
+    // As a warning the text would span lines, so there is none.
+    let twice = object(",\"labels\":{\"a\":\"1\",\"a\":\"2\"}");
+    let applied = api.send(Method::PATCH, &format!("{CONFIG_MAPS}/m?fieldManager=x"), APPLY, &twice).await.expect(201);
+    assert_eq!((applied.body["metadata"]["labels"]["a"].as_str(), applied.warnings), (Some("2"), vec![]));
+}
+
+/// AS-118: what a patch does to `kind` and `apiVersion` matters only where the object is decoded again.
+#[tokio::test]
+async fn patches_of_the_type_are_judged_by_how_they_are_applied() {
+    let api = Api::new().await;
+    api.post(CONFIG_MAPS, config_map("m", json!({}))).await.expect(201);
+    let path = format!("{CONFIG_MAPS}/m?dryRun=All");
+    let patch = async |kind: &str, body: Value| {
+        api.send(Method::PATCH, &path, &format!("application/{kind}"), &body.to_string()).await
+    };
+    let undeterminable = "the name of the object (m based on URL) was undeterminable: name must be provided";
+    patch("strategic-merge-patch+json", json!({"kind": "Secret", "apiVersion": "v9"})).await.expect(200);
+    patch("merge-patch+json", json!({"kind": null})).await.expect(200);
+    let answer = patch("merge-patch+json", json!({"apiVersion": null})).await.expect(400);
+    assert_eq!(answer.body["message"], undeterminable);
+    let answer = patch("strategic-merge-patch+json", json!({"$patch": "replace"})).await.expect(400);
+    assert_eq!(answer.body["message"], undeterminable);
+    let answer = patch("merge-patch+json", json!({"kind": "Secret"})).await.expect(422);
+    let message = answer.body["message"].as_str().unwrap().to_owned();
+    assert!(message.ends_with("converting (v1.Secret) to (core.ConfigMap): unknown conversion"), "{message}");
+    let twice = "[{\"op\":\"add\",\"op\":\"remove\",\"path\":\"/data/a\",\"x\":1}]";
+    let answer = api.send(Method::PATCH, &path, "application/json-patch+json", twice).await.expect(200);
+    let expected =
+        [r#"299 - "json patch duplicate field \"[0].op\"""#, r#"299 - "json patch unknown field \"[0].x\"""#];
+    assert_eq!(answer.warnings, expected);
+}
+
+/// AS-143: options of any group will do, and what is none is told as the decoder tells it.
+#[tokio::test]
+async fn delete_options_are_decoded_on_their_own_terms() {
+    let api = Api::new().await;
+    api.post(CONFIG_MAPS, config_map("m", json!({}))).await.expect(201);
+    let path = format!("{CONFIG_MAPS}/m");
+    let delete = async |content_type: &str, body: &str| api.send(Method::DELETE, &path, content_type, body).await;
+    let refused = [
+        (
+            "[]",
+            "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }",
+        ),
+        (
+            "{x",
+            "couldn't get version/kind; json parse error: invalid character 'x' looking for beginning of object key string",
+        ),
+        (
+            "{\"gracePeriodSeconds\":\"5\"}",
+            "json: cannot unmarshal string into Go struct field DeleteOptions.gracePeriodSeconds of type int64",
+        ),
+        (
+            "{\"kind\":\"Foo\",\"apiVersion\":\"v1\"}",
+            "no kind \"Foo\" is registered for version \"v1\" in scheme \"tally\"",
+        ),
+    ];
+    for (body, message) in refused {
+        assert_eq!(delete("application/json", body).await.expect(400).body["message"], message);
+    }
+    delete(YAML, "dryRun: [All]\n").await.expect(200);
+    delete("application/json", "{\"kind\":\"DeleteOptions\",\"apiVersion\":\"any/v9\",\"dryRun\":[\"All\"]}")
+        .await
+        .expect(200);
+    api.get(&path).await.expect(200);
+}
