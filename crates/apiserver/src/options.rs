@@ -1,6 +1,11 @@
 //! The options of each verb, from query or body, with upstream's refusals (AS-35, AS-89, AS-101, AS-144, AS-155).
 
-use batch_types::field::{self, Path};
+use std::str::FromStr;
+
+use batch_types::{
+    field::{self, Path},
+    selector::{FieldSelector, Selector},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -173,8 +178,21 @@ impl ListOptions {
             allow_bookmarks: query.flag("allowWatchBookmarks"),
             timeout_seconds,
         };
+        options.check_selectors()?;
         let errors = if watching { options.watch_errors() } else { options.list_errors() };
         if errors.is_empty() { Ok(options) } else { Err(Status::invalid_options("ListOptions", &errors)) }
+    }
+
+    /// Selectors are read together with the other parameters, so what is malformed comes before what does not go
+    /// together.
+    fn check_selectors(&self) -> Result<(), Status> {
+        if !self.label_selector.is_empty() {
+            Selector::from_str(&self.label_selector).map_err(|error| Status::bad_request(error.to_string()))?;
+        }
+        if !self.field_selector.is_empty() {
+            FieldSelector::from_str(&self.field_selector).map_err(|error| Status::bad_request(error.to_string()))?;
+        }
+        Ok(())
     }
 
     fn list_errors(&self) -> Vec<field::Error> {
@@ -214,19 +232,21 @@ impl ListOptions {
     fn watch_errors(&self) -> Vec<field::Error> {
         let path = Path::new("resourceVersionMatch");
         let mut errors = Vec::new();
-        match (self.send_initial_events, self.version_match.as_str()) {
-            (None, "") | (Some(_), "NotOlderThan") => {}
-            (Some(_), "") => {
-                let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-                errors.push(field::Error::forbidden(&path, detail));
-            }
-            (None, _) => {
-                let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-                errors.push(field::Error::forbidden(&path, detail));
-            }
-            (Some(_), other) => errors.push(field::Error::not_supported(&path, other, &["NotOlderThan"])),
+        if self.send_initial_events.is_some() && self.version_match != "NotOlderThan" {
+            let detail = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.push(field::Error::forbidden(&path, detail));
         }
-        if !self.version_match.is_empty() && !self.continue_token.is_empty() {
+        if self.version_match.is_empty() {
+            return errors;
+        }
+        if self.send_initial_events.is_none() {
+            let detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            errors.push(field::Error::forbidden(&path, detail));
+        }
+        if self.version_match != "NotOlderThan" {
+            errors.push(field::Error::not_supported(&path, self.version_match.as_str(), &["NotOlderThan"]));
+        }
+        if !self.continue_token.is_empty() {
             let detail = "resourceVersionMatch is forbidden when continue is provided";
             errors.push(field::Error::forbidden(&path, detail));
         }
@@ -324,6 +344,40 @@ mod tests {
         assert!(refused("sendInitialEvents=true", true));
         assert!(refused("resourceVersionMatch=NotOlderThan", true));
         assert!(!refused("resourceVersionMatch=NotOlderThan&sendInitialEvents=false", true));
+    }
+
+    /// AS-99: every fault of a watch is told, not only the first.
+    #[test]
+    fn watch_options_are_refused_for_every_fault() {
+        let needed = "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to \
+                      NotOlderThan";
+        let alone = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless \
+                     sendInitialEvents is provided";
+        let exact = "resourceVersionMatch: Unsupported value: \"Exact\": supported values: \"NotOlderThan\"";
+        let paged = "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided";
+        let cases = [
+            ("sendInitialEvents=false", vec![needed]),
+            ("sendInitialEvents=true&resourceVersionMatch=Exact", vec![needed, exact]),
+            ("resourceVersionMatch=NotOlderThan", vec![alone]),
+            ("resourceVersionMatch=Exact", vec![alone, exact]),
+            ("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&continue=x", vec![paged]),
+        ];
+        for (query, expected) in cases {
+            let refused = ListOptions::parse(&Query::parse(Some(query)), true).unwrap_err();
+            for error in &expected {
+                assert!(refused.message.contains(error), "{query}: {}", refused.message);
+            }
+            let causes = refused.details.as_ref().map(|details| details.causes.len());
+            assert_eq!(causes, Some(expected.len()), "{query}");
+        }
+    }
+
+    #[test]
+    fn malformed_selectors_are_told_before_options_that_do_not_go_together() {
+        for query in ["labelSelector=a+b&resourceVersionMatch=Foo", "fieldSelector=x&sendInitialEvents=true"] {
+            let refused = ListOptions::parse(&Query::parse(Some(query)), false).unwrap_err();
+            assert_eq!(refused.code, 400, "{query}: {}", refused.message);
+        }
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use batch_types::field::{Error, Path};
+use batch_types::{
+    field::{Error, Path},
+    names,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -39,24 +42,27 @@ pub(crate) async fn create(
     let mut object = decoded.value;
     match review.kind {
         "SelfSubjectAccessReview" => {
-            refuse(attributes_errors(&object))?;
+            let mut errors = attributes_errors(&object);
+            errors.extend(selector_errors(&object));
+            errors.extend(metadata_errors(&object, "must be empty"));
+            refuse(errors)?;
             access(state, &mut object, &call.user)?;
         }
         "SubjectAccessReview" => {
-            refuse(subject_errors(&object))?;
+            let mut errors = subject_errors(&object);
+            errors.extend(metadata_errors(&object, "must be empty"));
+            refuse(errors)?;
             let user = subject(&object);
             access(state, &mut object, &user)?;
         }
         "LocalSubjectAccessReview" => {
-            let body = metadata::text(&object, "namespace").to_owned();
-            if body.is_empty() {
-                metadata::of(&mut object).insert("namespace".to_owned(), json!(namespace));
-            }
-            refuse(local_errors(&object))?;
-            if metadata::text(&object, "namespace") != namespace {
-                let why = format!("spec.resourceAttributes.namespace must match namespace: {namespace}");
+            let given = metadata::text(&object, "namespace");
+            if !given.is_empty() && given != namespace {
+                let why = "the namespace of the provided object does not match the namespace sent on the request";
                 return Err(Status::bad_request(why));
             }
+            metadata::of(&mut object).insert("namespace".to_owned(), json!(namespace));
+            refuse(local_errors(&object))?;
             let user = subject(&object);
             access(state, &mut object, &user)?;
         }
@@ -98,11 +104,85 @@ fn subject_errors(object: &Value) -> Vec<Error> {
         let detail = "at least one of user or group must be specified";
         errors.push(Error::invalid(&Path::new("spec").child("user"), "", detail));
     }
+    errors.extend(selector_errors(object));
+    errors
+}
+
+/// A review is nobody's object: it has no name, labels or anything else that an object has.
+fn metadata_errors(object: &Value, detail: &str) -> Option<Error> {
+    // What the server would set is not looked at, and neither is a namespace: it has been settled.
+    const IGNORED: [&str; 7] = [
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+    ];
+    let given = members(object, "/metadata").any(|(member, _)| !IGNORED.contains(&member.as_str()));
+    given.then(|| Error::invalid(&Path::new("metadata"), object["metadata"].clone(), detail))
+}
+
+/// Selectors that a list or watch would be limited by: either as text or in parts.
+fn selector_errors(object: &Value) -> Vec<Error> {
+    let mut errors = Vec::new();
+    for member in ["fieldSelector", "labelSelector"] {
+        let Some(selector) = present(object, &format!("/spec/resourceAttributes/{member}")) else { continue };
+        let path = Path::new("spec.resourceAttributes").child(member);
+        let (raw, requirements) = (text(selector, "/rawSelector"), items(selector, "/requirements"));
+        match (raw, requirements) {
+            ("", []) => {
+                let detail = format!("when {path} is specified, requirements or rawSelector is required");
+                errors.push(Error::required(&path.child("requirements"), detail));
+            }
+            ("", _) | (_, []) => {}
+            _ => {
+                let detail = "may not specified at the same time as requirements";
+                errors.push(Error::invalid(&path.child("rawSelector"), raw, detail));
+            }
+        }
+        for (at, requirement) in requirements.iter().enumerate() {
+            let path = path.child("requirements").index(at);
+            errors.extend(requirement_errors(requirement, &path, member == "labelSelector"));
+        }
+    }
+    errors
+}
+
+/// One part of a selector. Operators that nobody here knows are let pass: newer clients may.
+fn requirement_errors(requirement: &Value, path: &Path, of_labels: bool) -> Vec<Error> {
+    let (key, values) = (text(requirement, "/key"), texts(requirement, "/values"));
+    let mut errors = Vec::new();
+    if !of_labels && key.is_empty() {
+        errors.push(Error::required(&path.child("key"), "must be specified"));
+    }
+    match text(requirement, "/operator") {
+        "In" | "NotIn" if values.is_empty() => {
+            let detail = "must be specified when `operator` is 'In' or 'NotIn'";
+            errors.push(Error::required(&path.child("values"), detail));
+        }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+            errors.push(Error::forbidden(&path.child("values"), detail));
+        }
+        _ => {}
+    }
+    if of_labels {
+        let invalid = |path: &Path, value: &str, message: String| Error::invalid(path, value, message);
+        let at = path.child("key");
+        errors.extend(names::qualified_name(key).into_iter().map(|message| invalid(&at, key, message)));
+        for (index, value) in values.iter().enumerate() {
+            let at = path.child("values").index(index);
+            errors.extend(names::label_value(value).into_iter().map(|message| invalid(&at, value, message)));
+        }
+    }
     errors
 }
 
 fn local_errors(object: &Value) -> Vec<Error> {
     let mut errors = subject_errors(object);
+    errors.extend(metadata_errors(object, "must be empty except for namespace"));
     let namespace = text(object, "/spec/resourceAttributes/namespace");
     if present(object, "/spec/resourceAttributes").is_some() && namespace != metadata::text(object, "namespace") {
         let path = Path::new("spec.resourceAttributes.namespace");
@@ -197,4 +277,61 @@ fn token(state: &State, object: &mut Value) -> Result<(), Status> {
         Err(why) => json!({"user": {}, "error": why}),
     };
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(errors: Vec<Error>) -> Vec<String> {
+        errors.iter().map(ToString::to_string).collect()
+    }
+
+    /// AS-62: upstream's `pkg/apis/authorization/validation`.
+    #[test]
+    fn selectors_and_metadata_of_reviews_are_refused_in_upstreams_words() {
+        let review = |attributes: Value| json!({"metadata": {}, "spec": {"resourceAttributes": attributes}});
+        let at = "spec.resourceAttributes";
+        let cases = [
+            (json!({"verb": "get"}), vec![]),
+            (json!({"fieldSelector": {"rawSelector": "a=b"}}), vec![]),
+            (
+                json!({"fieldSelector": {}}),
+                vec![format!(
+                    "{at}.fieldSelector.requirements: Required value: when {at}.fieldSelector is specified, \
+                     requirements or rawSelector is required"
+                )],
+            ),
+            (
+                json!({"labelSelector": {"rawSelector": "a", "requirements": [{"key": "a", "operator": "In"}]}}),
+                vec![
+                    format!(
+                        "{at}.labelSelector.rawSelector: Invalid value: \"a\": may not specified at the same time as \
+                         requirements"
+                    ),
+                    format!(
+                        "{at}.labelSelector.requirements[0].values: Required value: must be specified when `operator` \
+                         is 'In' or 'NotIn'"
+                    ),
+                ],
+            ),
+            (
+                json!({"fieldSelector": {"requirements": [{"operator": "Exists", "values": ["x"]}, {"key": "k", "operator": "New"}]}}),
+                vec![
+                    format!("{at}.fieldSelector.requirements[0].key: Required value: must be specified"),
+                    format!(
+                        "{at}.fieldSelector.requirements[0].values: Forbidden: may not be specified when `operator` \
+                         is 'Exists' or 'DoesNotExist'"
+                    ),
+                ],
+            ),
+        ];
+        for (attributes, expected) in cases {
+            assert_eq!(shown(selector_errors(&review(attributes.clone()))), expected, "{attributes}");
+        }
+        let named = json!({"metadata": {"name": "x", "uid": "u"}});
+        let refused = metadata_errors(&named, "must be empty").map(|error| error.to_string());
+        assert_eq!(refused.as_deref(), Some(r#"metadata: Invalid value: {"name":"x","uid":"u"}: must be empty"#));
+        assert_eq!(metadata_errors(&json!({"metadata": {"uid": "u"}}), "must be empty"), None);
+    }
 }

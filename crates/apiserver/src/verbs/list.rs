@@ -2,8 +2,14 @@
 
 use std::ops::Bound;
 
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use serde::{Deserialize, Serialize};
+use api_schema::json;
+use base64::{
+    Engine, alphabet,
+    engine::{GeneralPurpose, general_purpose::NO_PAD},
+    prelude::BASE64_URL_SAFE_NO_PAD,
+};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use store::{ListQuery, ReadError};
 
 use crate::{
@@ -19,6 +25,8 @@ use crate::{
 
 /// A page token is a key and a version; anything longer is not one of ours.
 const TOKEN_BYTES_MAX: usize = 4096;
+/// Go's decoder does not mind bits that are left over.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 pub(super) async fn list(server: &ApiServer, call: &Call, target: &Target) -> Result<Answer, Status> {
     let options = ListOptions::parse(&call.query, false)?;
@@ -44,11 +52,11 @@ struct Start {
 
 async fn start(server: &ApiServer, target: &Target, options: &ListOptions) -> Result<Start, Status> {
     if !options.continue_token.is_empty() {
+        let token = Token::decode(&options.continue_token)?;
         if !options.resource_version.is_empty() && options.resource_version != "0" {
             return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
         }
-        let token = Token::decode(&options.continue_token)?;
-        let after = format!("{}{}", target.prefix(), token.start.trim_end_matches('\0'));
+        let after = format!("{}{}", target.prefix(), token.key().trim_end_matches('\0'));
         return Ok(Start { at: token.version(), after: Some(after), limit: options.limit });
     }
     let wanted = list_version(&options.resource_version)?;
@@ -140,7 +148,7 @@ fn unreadable(error: ReadError, options: &ListOptions, start: &Start, prefix: &s
 const VERSION: &str = "meta.k8s.io/v1";
 
 /// A continue token (AS-90): the same members as upstream's, so that tools which peek are not surprised.
-#[derive(Debug, Serialize, Deserialize, PartialEq, Eq)]
+#[derive(Debug, Serialize, PartialEq, Eq)]
 struct Token {
     v: String,
     rv: i64,
@@ -152,30 +160,71 @@ impl Token {
         BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 
+    /// Reads a token, or says in upstream's words what is wrong with it (`storage.DecodeContinue`).
     fn decode(text: &str) -> Result<Self, Status> {
         let invalid =
-            |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+            |why: &str| Status::bad_request(format!("invalid continue token: continue key is not valid{why}"));
         if text.len() > TOKEN_BYTES_MAX {
-            return Err(invalid("too long"));
+            return Err(invalid(": too long"));
         }
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| {
-            let at = match error {
-                base64::DecodeError::InvalidByte(at, _) => at,
-                _ => text.len(),
-            };
-            invalid(&format!("illegal base64 data at input byte {at}"))
+        let bytes = LENIENT.decode(text).map_err(|_| {
+            let foreign = |c: u8| !c.is_ascii_alphanumeric() && !matches!(c, b'-' | b'_');
+            // With nothing foreign in it, the last group is cut short.
+            let at = text.bytes().position(foreign).unwrap_or(text.len() / 4 * 4);
+            invalid(&format!(": illegal base64 data at input byte {at}"))
         })?;
-        let token: Self = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        let members = json::parse(&bytes).map_err(|error| invalid(&format!(": {error}")))?;
+        let token = Self::from_value(&members).map_err(|why| invalid(&format!(": json: cannot unmarshal {why}")))?;
         if token.v != VERSION {
-            return Err(invalid(&format!("server does not recognize this encoded version \"{}\"", token.v)));
-        }
-        if token.start.is_empty() || token.start.starts_with('/') || token.start.contains("../") {
-            return Err(invalid("encoded start key is empty or not valid"));
+            return Err(invalid(&format!(": server does not recognize this encoded version {}", token.v)));
         }
         if token.rv == 0 {
-            return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+            return Err(invalid(": incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
+        }
+        if token.start.is_empty() {
+            return Err(invalid(": encoded start key empty (version meta.k8s.io/v1)"));
+        }
+        // A key that means another one could lead out of the list.
+        let mut steps = token.key().split('/');
+        if token.start.starts_with("//") || steps.any(|step| matches!(step, "" | "." | "..")) {
+            return Err(invalid(&format!(": {}", token.start)));
         }
         Ok(token)
+    }
+
+    /// What is absent is zero, as everywhere in Go.
+    fn from_value(value: &Value) -> Result<Self, String> {
+        let kind = |value: &Value| match value {
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+            Value::String(_) => "string",
+            Value::Bool(_) => "bool",
+            _ => "number",
+        };
+        let empty = Map::new();
+        let members = match value {
+            Value::Object(members) => members,
+            Value::Null => &empty,
+            other => return Err(format!("{} into Go value of type storage.continueToken", kind(other))),
+        };
+        let text = |name: &str| match members.get(name) {
+            None | Some(Value::Null) => Ok(String::new()),
+            Some(Value::String(text)) => Ok(text.clone()),
+            Some(other) => Err(format!("{} into Go struct field continueToken.{name} of type string", kind(other))),
+        };
+        let rv = match members.get("rv") {
+            None | Some(Value::Null) => 0,
+            Some(Value::Number(number)) => number
+                .as_i64()
+                .ok_or_else(|| format!("number {number} into Go struct field continueToken.rv of type int64"))?,
+            Some(other) => return Err(format!("{} into Go struct field continueToken.rv of type int64", kind(other))),
+        };
+        Ok(Self { v: text("v")?, rv, start: text("start")? })
+    }
+
+    /// Where to go on, below the prefix of the list.
+    fn key(&self) -> &str {
+        self.start.strip_prefix('/').unwrap_or(&self.start)
     }
 
     /// The version to read at; `None` (encoded −1) continues at the latest.
@@ -206,11 +255,33 @@ mod tests {
         assert_eq!(Token::decode(&token.encode()).unwrap(), token);
     }
 
+    /// AS-90, in the words of upstream's `storage.DecodeContinue`.
     #[test]
-    fn bad_tokens_are_refused() {
-        for text in ["abc", "!!", "e30", &"a".repeat(5000)] {
-            let refused = Token::decode(text).unwrap_err();
-            assert!(refused.message.starts_with("invalid continue token: continue key is not valid: "), "{text}");
+    fn bad_tokens_are_refused_in_upstreams_words() {
+        let encoded = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
+        let cases = [
+            ("!!".to_owned(), ": illegal base64 data at input byte 0"),
+            ("e30=".to_owned(), ": illegal base64 data at input byte 3"),
+            ("e30ab".to_owned(), ": illegal base64 data at input byte 4"),
+            ("zz".to_owned(), ": invalid character 'Ï' looking for beginning of value"),
+            (encoded("{}"), ": server does not recognize this encoded version "),
+            (encoded("[]"), ": json: cannot unmarshal array into Go value of type storage.continueToken"),
+            (
+                encoded("{\"v\":1}"),
+                ": json: cannot unmarshal number into Go struct field continueToken.v of type string",
+            ),
+            (encoded("{\"v\":\"v9\"}"), ": server does not recognize this encoded version v9"),
+            (
+                encoded("{\"v\":\"meta.k8s.io/v1\",\"start\":\"a\"}"),
+                ": incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
+            ),
+            (encoded("{\"v\":\"meta.k8s.io/v1\",\"rv\":3}"), ": encoded start key empty (version meta.k8s.io/v1)"),
+            (encoded("{\"v\":\"meta.k8s.io/v1\",\"rv\":3,\"start\":\"../a\"}"), ": ../a"),
+            ("a".repeat(5000), ": too long"),
+        ];
+        for (text, why) in cases {
+            let refused = Token::decode(&text).unwrap_err();
+            assert_eq!(refused.message, format!("invalid continue token: continue key is not valid{why}"), "{text}");
         }
     }
 }

@@ -31,9 +31,9 @@ use crate::{
 const ATTEMPTS_MAX: usize = 100;
 
 pub(super) async fn update(server: &ApiServer, call: &mut Call, target: &Target) -> Result<Answer, Status> {
-    let body_type = negotiate::body_type(&call.headers)?;
     let bytes = call.read_body().await?;
     let options = WriteOptions::parse(&call.query, "UpdateOptions", false)?;
+    let body_type = negotiate::body_type(&call.headers)?;
     let decoded = decode::object(&bytes, body_type, expected(target.resource), options.field_validation)?;
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.value;
