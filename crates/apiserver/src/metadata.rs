@@ -1,7 +1,7 @@
 //! The metadata that only the server writes (AS-72…AS-76), on canonical values.
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde::{Deserialize as _, de::value::MapDeserializer};
 use serde_json::{Map, Value, json};
 
@@ -26,6 +26,23 @@ pub fn typed(object: &Value) -> Result<ObjectMeta, serde_json::Error> {
     let members = object["metadata"].as_object().into_iter().flatten();
     let members = members.filter(|(name, _)| *name != "managedFields");
     ObjectMeta::deserialize(MapDeserializer::new(members.map(|(name, value)| (name.as_str(), value))))
+}
+
+/// Typed metadata with managedFields, but without the fields in them: who manages is checked, what is not.
+pub fn typed_with_managers(object: &Value) -> Result<ObjectMeta, serde_json::Error> {
+    let mut typed = typed(object)?;
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let text = |entry: &Value, member: &str| entry[member].as_str().map(str::to_owned);
+    let entries = entries.map(|entry| ManagedFieldsEntry {
+        manager: text(entry, "manager"),
+        operation: text(entry, "operation"),
+        api_version: text(entry, "apiVersion"),
+        fields_type: text(entry, "fieldsType"),
+        subresource: text(entry, "subresource"),
+        ..ManagedFieldsEntry::default()
+    });
+    typed.managed_fields = Some(entries.collect());
+    Ok(typed)
 }
 
 pub fn finalizers(object: &Value) -> Vec<&str> {

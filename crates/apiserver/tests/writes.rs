@@ -42,6 +42,20 @@ async fn of_two_writers_with_one_version_the_second_loses_as_114() {
     assert_eq!(api.get(&path).await.body["data"]["a"], "1");
 }
 
+/// AS-110: the uid of a PUT is a precondition that a missing object cannot meet.
+#[tokio::test]
+async fn a_uid_in_the_body_excludes_creating() {
+    let api = Api::new().await;
+    let lease = json!({"metadata": {"name": "l", "uid": "abc"}});
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+    let refused = api.put(path, lease).await.expect(409);
+    let expected = "Operation cannot be fulfilled on leases.coordination.k8s.io \"l\": StorageError: invalid object, \
+                    Code: 4, Key: /registry/leases/default/l, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+                    failed: UID in precondition: abc, UID in object meta: ";
+    assert_eq!(refused.body["message"], expected);
+    api.put(path, json!({"metadata": {"name": "l"}})).await.expect(201);
+}
+
 #[tokio::test]
 async fn pages_show_the_snapshot_of_the_first_as_90() {
     let api = Api::new().await;

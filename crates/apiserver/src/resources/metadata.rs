@@ -18,7 +18,7 @@ const UNQUALIFIED: &str = "name is neither a standard finalizer name nor is it f
 
 /// Metadata of a new object; on update where upstream repeats it.
 pub(super) fn validate(object: &Value, scope: Scope, rule: NameRule) -> Vec<Error> {
-    match metadata::typed(object) {
+    match metadata::typed_with_managers(object) {
         Ok(metadata) => meta::validate(&metadata, scope, rule, &path()),
         Err(why) => vec![unreadable(&why)],
     }
@@ -26,7 +26,7 @@ pub(super) fn validate(object: &Value, scope: Scope, rule: NameRule) -> Vec<Erro
 
 /// Metadata of a changed object.
 pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<Error> {
-    match (metadata::typed(new), metadata::typed(old)) {
+    match (metadata::typed_with_managers(new), metadata::typed(old)) {
         (Ok(new), Ok(old)) => meta::validate_update(&new, &old, &path()),
         (Err(why), _) | (_, Err(why)) => vec![unreadable(&why)],
     }
@@ -70,6 +70,16 @@ mod tests {
         assert!(errors[0].starts_with("metadata: Internal error: "), "{errors:?}");
         assert_eq!(errors.len(), 1);
         assert_eq!(validate(&json!([]), Scope::Cluster, NameRule::DnsSubdomain).len(), 1);
+    }
+
+    /// AS-76: a client may send managedFields, and what it sends is checked.
+    #[test]
+    fn managers_that_clients_send_are_checked() {
+        let entry = json!({"manager": "m".repeat(129), "operation": "Update", "fieldsV1": {"f:data": {}}});
+        let object = json!({"metadata": {"name": "a", "resourceVersion": "1", "managedFields": [entry]}});
+        let expected = ["metadata.managedFields[0].manager: Too long: may not be more than 128 bytes"];
+        assert_eq!(texts(validate(&object, Scope::Cluster, NameRule::DnsSubdomain)), expected);
+        assert_eq!(texts(validate_update(&object, &object)), expected);
     }
 
     #[test]

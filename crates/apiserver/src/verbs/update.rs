@@ -45,7 +45,11 @@ pub(super) async fn update(server: &ApiServer, call: &mut Call, target: &Target)
     let expected_uid = Some(metadata::text(&object, "uid").to_owned()).filter(|uid| !uid.is_empty());
     ownership::forget_if_asked(&bytes, &mut object);
     let writer = Writer::of(server, target, &call.headers, &options.field_manager);
-    if server.state.store.get(&target.key()).is_none() && strategy.creates_on_update() && target.subresource.is_none() {
+    let is_missing = server.state.store.get(&target.key()).is_none();
+    if let Some(uid) = expected_uid.as_ref().filter(|_| is_missing) {
+        return Err(wrong_uid(target, uid, ""));
+    }
+    if is_missing && strategy.creates_on_update() && target.subresource.is_none() {
         server.authorize_create(call, target)?;
         metadata::of(&mut object).shift_remove("resourceVersion");
         let new = New { target, writer: Some(writer), dry_run: options.dry_run };
@@ -163,18 +167,20 @@ fn read(stored: &Stored, target: &Target, leave: &[&'static str]) -> Result<(Val
 fn check_uid(old: &Value, write: &Write<'_>) -> Result<(), Status> {
     let stored = metadata::text(old, "uid");
     match &write.expected_uid {
-        Some(uid) if uid != stored => {
-            let resource = write.target.resource;
-            let place = if resource.namespaced { format!("{}/", write.target.namespace()) } else { String::new() };
-            let why = format!(
-                "StorageError: invalid object, Code: 4, Key: /registry/{}/{place}{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}",
-                resource.plural,
-                write.target.name()
-            );
-            Err(Status::conflict(resource, write.target.name(), &why))
-        }
+        Some(uid) if uid != stored => Err(wrong_uid(write.target, uid, stored)),
         _ => Ok(()),
     }
+}
+
+/// A uid in the body is a precondition, also on an object that is not there.
+fn wrong_uid(target: &Target, uid: &str, stored: &str) -> Status {
+    let place = if target.resource.namespaced { format!("{}/", target.namespace()) } else { String::new() };
+    let (plural, name) = (target.resource.plural, target.name());
+    let why = format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{plural}/{place}{name}, ResourceVersion: 0, \
+         AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
+    );
+    Status::conflict(target.resource, name, &why)
 }
 
 /// A version in the new object, from PUT or from a patch, must be the stored one (AS-110, AS-115).
