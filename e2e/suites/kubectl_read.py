@@ -206,6 +206,8 @@ def raw_paths_are_served(kit: Kit):
     same(json.loads(kit.kubectl("get", "--raw", "/apis/batch/v1"))["groupVersion"], "batch/v1")
     listed = json.loads(kit.kubectl("get", "--raw", f"/api/v1/namespaces/{kit.namespace}/pods?limit=1"))
     same((listed["kind"], listed["items"]), ("PodList", []))
+    contains(kit.kubectl("get", "--raw", "/metrics"), "# TYPE apiserver_request_total counter",
+             'resource="pods",subresource="",scope="namespace",component="apiserver",code="200"}')
 
 
 @case

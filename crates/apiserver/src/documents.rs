@@ -133,6 +133,7 @@ pub(crate) fn other(server: &ApiServer, call: &Call, path: &str) -> Result<Respo
             let keys = value_response(200, &issuer.key_set(), Encoding::Json, false);
             Ok(public(keys, "application/jwk-set+json"))
         }
+        ("metrics", None) => Ok(server.state.metrics.answer(&call.headers)),
         ("version", None) => Ok(value_response(200, &discovery::version(), Encoding::Json, true)),
         ("", None) => Ok(value_response(200, &paths(), Encoding::Json, true)),
         _ => Ok(page_not_found()),
@@ -155,6 +156,7 @@ fn paths() -> Value {
         "/apis",
         "/healthz",
         "/livez",
+        "/metrics",
         "/openapi/v2",
         "/openapi/v3",
         "/openid/v1/jwks",

@@ -19,6 +19,7 @@ mod host;
 mod limits;
 pub mod logs;
 mod metadata;
+pub mod metrics;
 mod negotiate;
 mod openapi;
 mod opening;

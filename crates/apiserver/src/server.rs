@@ -4,7 +4,7 @@ use std::{
     convert::Infallible,
     fmt,
     sync::{Arc, OnceLock},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use batch_types::gates::Gates;
@@ -24,6 +24,7 @@ use crate::{
     documents,
     environment::Environment,
     logs::LogSource,
+    metrics::{Exposition, MetricsSource, Request as Counted, RequestMetrics},
     negotiate::{self, Offer},
     options,
     query::Query,
@@ -55,6 +56,8 @@ pub(crate) struct State {
     pub(crate) stopping: watch::Sender<bool>,
     pub(crate) logs: OnceLock<Arc<dyn LogSource>>,
     pub(crate) quotas: Ledger,
+    pub(crate) requests: RequestMetrics,
+    pub(crate) metrics: MetricsSource,
 }
 
 impl State {
@@ -93,6 +96,8 @@ pub(crate) struct Call {
     pub(crate) body: Mutex<Option<RequestBody>>,
     /// Warnings for the sender, whatever becomes of the request.
     pub(crate) warnings: Vec<String>,
+    /// What it is for, once that is known, as metrics tell it.
+    pub(crate) counted: Option<Counted>,
 }
 
 impl Call {
@@ -118,6 +123,8 @@ impl ApiServer {
             stopping: watch::Sender::new(false),
             logs: OnceLock::new(),
             quotas: Ledger::default(),
+            requests: RequestMetrics::default(),
+            metrics: MetricsSource::default(),
         };
         let server = Self { state: Arc::new(state) };
         crate::bootstrap::run(&server).await?;
@@ -159,18 +166,37 @@ impl ApiServer {
             user: if in_process { User::in_process() } else { User::anonymous() },
             body: Mutex::new(Some(body)),
             warnings: Vec::new(),
+            counted: None,
         };
         self.answer(call, &path, in_process).await
     }
 
+    /// What has been counted about requests.
+    pub fn request_metrics(&self) -> RequestMetrics {
+        self.state.requests.clone()
+    }
+
+    /// Lets `/metrics` answer with all metrics of this process. The first source stays; without one there is no such
+    /// path.
+    pub fn set_metrics_source(&self, exposition: Arc<Exposition>) {
+        self.state.metrics.set(exposition);
+    }
+
     async fn answer(&self, mut call: Call, path: &str, in_process: bool) -> Response<ResponseBody> {
+        let (begin, _in_flight) = (Instant::now(), self.state.requests.enter(&call.method));
+        let response = self.respond(&mut call, path, in_process).await;
+        self.state.requests.answered(call.counted, &call.method, response.status(), begin.elapsed());
+        response
+    }
+
+    async fn respond(&self, call: &mut Call, path: &str, in_process: bool) -> Response<ResponseBody> {
         let environment = &self.state.environment;
         let mut manner = Manner::of(&call.headers, &call.query, environment);
         manner.representation.encoding = negotiate::encoding_of_refusal(&call.headers);
         if call.query.dropped > 0 {
             tracing::warn!(path, dropped = call.query.dropped, "query parameters that cannot be decoded were ignored");
         }
-        let outcome = self.decide(&mut call, path, in_process, &mut manner).await;
+        let outcome = self.decide(call, path, in_process, &mut manner).await;
         let unread = call.body.get_mut().take();
         if let Some(body) = unread {
             crate::body::drain(body).await;
@@ -230,6 +256,7 @@ impl ApiServer {
 
     async fn resource(&self, call: &mut Call, target: &Target, manner: &mut Manner) -> Result<Answer, Status> {
         let verb = verbs::of(call, target)?;
+        call.counted = Some(Counted::of(target, verb, &call.headers, &call.query));
         let offer = match verb {
             verbs::Verb::Watch => Offer::Watch,
             verbs::Verb::List => Offer::List,

@@ -12,7 +12,7 @@ use crate::down::Down;
 use crate::failure::Exit;
 use crate::history::History;
 use crate::logs::Logs;
-use crate::output::Format;
+use crate::output::{Format, tell};
 use crate::rerun::Rerun;
 use crate::run::Run;
 use crate::shell::{Completion, Man};
@@ -94,7 +94,7 @@ impl Arguments {
             // `--help` and `--version` are errors to clap, and print to stdout.
             Err(error) if !error.use_stderr() => error.exit(),
             Err(error) => {
-                eprint!("{}", complaint(&error.render().to_string(), &command, &words));
+                tell(complaint(&error.render().to_string(), &command, &words).trim_end());
                 process::exit(Exit::Usage as i32)
             }
         }
@@ -112,8 +112,13 @@ fn complaint(text: &str, command: &clap::Command, words: &[OsString]) -> String 
     let called = subcommand.map_or_else(|| name.to_owned(), |subcommand| format!("{name} {subcommand}"));
     // Without any words clap prints the whole help, which needs no frame.
     let Some(error) = text.strip_prefix("error: ") else { return text.to_owned() };
-    let error = error.split("\n\nUsage:").next().unwrap_or(error).split("\n\nFor more").next().unwrap_or(error);
-    format!("error: {}\n\nhint: `{called} --help` lists what can be said\n", error.trim_end())
+    // Below are tips, the usage, and where to read more.
+    let (error, below) = error.split_once("\n\n").unwrap_or((error, ""));
+    // What was meant instead is worth passing on; how to pass `-1` as a word is not.
+    let similar =
+        below.lines().find_map(|line| line.trim().strip_prefix("tip: ")).filter(|tip| tip.contains("similar"));
+    let similar = similar.map(|tip| format!("{}; ", tip.replace('\'', "`"))).unwrap_or_default();
+    format!("error: {}\n\nhint: {similar}`{called} --help` lists what can be said\n", error.trim_end())
 }
 
 /// The command as people call it: `tally`, or `kubectl tally` when it is called as kubectl's plugin.
@@ -128,7 +133,8 @@ mod tests {
     use batch_types::gates::Gates;
 
     use super::*;
-    use crate::parts::{Controllers, NodeKind};
+    use crate::node_flags::NodeKind;
+    use crate::parts::Controllers;
 
     #[test]
     fn the_command_line_is_consistent() {
@@ -140,7 +146,7 @@ mod tests {
         let Command::Up(up) = Arguments::parse_from(["tally", "up"]).command else { panic!("not `up`") };
         assert!(up.listen.ip().is_loopback());
         assert_eq!(up.feature_gates, Gates::DEFAULT);
-        assert_eq!((up.node, up.controllers), (NodeKind::Process, Controllers::default()));
+        assert_eq!((up.node.node, up.controllers), (NodeKind::Process, Controllers::default()));
     }
 
     #[test]

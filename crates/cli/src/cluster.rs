@@ -3,9 +3,9 @@
 //! The first that applies: `--kubeconfig`, `$KUBECONFIG`, the tally that runs on the data directory, and what kubectl
 //! would use (`~/.kube/config`, or the service account inside a pod).
 
-use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -90,17 +90,29 @@ async fn read_config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result
         None => Config::from_kubeconfig(&options).await.map_err(|error| Failure::new(not_found(&error)).hint(hint)),
         Some(path) => {
             let named = || format!("read the kubeconfig `{}`", path.display());
-            // kube's own error does not say that the file is missing.
-            fs::metadata(path).with_context(named).map_err(|error| Failure::new(error).hint(hint))?;
+            // The library does not say that a file is missing, and panics on some that are no text.
+            let text = fs::read_to_string(path).map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => anyhow!("it is not text"),
+                _ => anyhow!(error),
+            });
+            text.with_context(named).map_err(|error| Failure::new(error).hint(hint))?;
             let read = async {
                 let file = Kubeconfig::read_from(path)?;
                 Config::from_custom_kubeconfig(file, &options).await
             };
             read.await.map_err(|error| {
-                Failure::new(anyhow!(error).context(named())).hint("`kubectl config view` shows what is in it")
+                Failure::new(anyhow!("{}", first_line(&error.to_string())).context(named())).hint(VIEW)
             })
         }
     }
+}
+
+/// What to do about a kubeconfig that cannot be used.
+const VIEW: &str = "`kubectl config view` shows what is in it";
+
+/// A parser's message without its picture of the text.
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }
 
 /// Why there is no cluster, without the list of all places where there could have been one.
@@ -122,7 +134,8 @@ fn client_of(mut config: Config) -> Result<(Client, String), Failure> {
     }
     // A log that is followed may be silent for as long as it likes.
     config.read_timeout = None;
-    let client = Client::try_from(config).with_context(|| format!("prepare a client for `{server}`"))?;
+    let client = Client::try_from(config).with_context(|| format!("prepare a client for `{server}`"));
+    let client = client.map_err(|error| Failure::new(error).hint(VIEW))?;
     Ok((client, server.trim_end_matches('/').to_owned()))
 }
 

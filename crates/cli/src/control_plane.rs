@@ -10,7 +10,7 @@ use ::history::Bounds;
 use anyhow::anyhow;
 use controllers::job;
 use controllers::namespace::Furnishing;
-use controllers::runtime::{Metrics, Shutdown, TaskError};
+use controllers::runtime::{Shutdown, TaskError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::failure::Failure;
@@ -45,12 +45,12 @@ pub(crate) struct ControlPlane {
 impl ControlPlane {
     /// Starts everything on `server`; the node keeps its files below `data`.
     pub(crate) async fn start(server: &Server, data: &Path, setup: Setup) -> Result<Self, Failure> {
-        let node = Node::start(setup.parts.node, server, data, setup.environment, setup.history).await?;
+        let node = Node::start(&setup.parts.node, server, data, setup.environment, setup.history).await?;
         let shutdown = Shutdown::new();
         // Nobody else makes these on one machine.
         let furnishing = Furnishing { service_account: true, root_ca: setup.root_ca };
         let choice = Choice { controllers: setup.parts.controllers, job: setup.job, furnishing };
-        let running = start(server.client(), Metrics::new(), choice, shutdown.clone(), || {});
+        let running = start(server.client(), server.metrics(), choice, shutdown.clone(), || {});
         Ok(Self { controllers: Box::pin(running.ended()), node, shutdown })
     }
 

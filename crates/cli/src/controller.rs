@@ -19,13 +19,13 @@ use controllers::runtime::leader::{LeaderError, LeaderOptions, lead};
 use controllers::runtime::limiter::{Rate, limited};
 use controllers::runtime::{ControllerContext, Environment, Metrics, Shutdown, Supervisor};
 use kube::Client;
-use tokio::net::TcpListener;
 use tokio::runtime;
 
 use crate::cluster::connect;
 use crate::failure::Failure;
 use crate::parts::Controllers;
 use crate::running::{Choice, JobFlags, start};
+use crate::server::bind;
 use crate::shutdown::Signals;
 use crate::version::VERSION;
 
@@ -93,7 +93,7 @@ async fn serve(options: &Controller) -> Result<(), Failure> {
     let filled = Arc::new(AtomicBool::new(false));
     let mut tasks = Supervisor::new(shutdown.clone());
     if let Some(address) = options.bind_address {
-        let listener = TcpListener::bind(address).await.with_context(|| format!("listen on `{address}`"))?;
+        let listener = bind("--bind-address", address).await?;
         let flag = filled.clone();
         readiness.check("caches", move || flag.load(Ordering::Acquire));
         tasks.spawn("endpoint", endpoint::serve(listener, metrics.clone(), readiness, shutdown.clone()));

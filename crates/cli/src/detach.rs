@@ -47,7 +47,9 @@ pub(crate) fn start() -> Result<(), Failure> {
 pub(crate) fn let_go(data: &Path) -> Result<(), Failure> {
     let path = data.join(LOG);
     let log = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
-    let log = log.with_context(|| format!("open the log `{}`", path.display()))?;
+    let hint = "make the file one you may write to, or remove it";
+    let log = log.with_context(|| format!("open the log `{}`", path.display()));
+    let log = log.map_err(|error| Failure::new(error).hint(hint))?;
     // Fails only for the leader of a group, which then has no terminal to lose.
     let _ = setsid();
     redirect(&log).with_context(|| format!("write to the log `{}`", path.display()))?;

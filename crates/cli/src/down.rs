@@ -9,6 +9,7 @@ use clap::Args;
 
 use crate::environment::Environment;
 use crate::failure::{Exit, Failure};
+use crate::output::{say, tell};
 use crate::running::duration;
 use crate::{data_dir, instance};
 
@@ -29,7 +30,7 @@ pub(crate) fn run(options: &Down, environment: &Environment) -> Result<(), Failu
     let data = data_dir::choose(options.data.as_deref(), environment)?;
     let Some(instance) = instance::running(&data)? else {
         // What was asked for is so; scripts may ask twice.
-        eprintln!("no tally runs on `{}`", data.display());
+        tell(&format!("no tally runs on `{}`", data.display()));
         return Ok(());
     };
     instance
@@ -46,6 +47,5 @@ pub(crate) fn run(options: &Down, environment: &Environment) -> Result<(), Failu
         }
         thread::sleep(LOOK);
     }
-    println!("stopped tally (process {})", instance.pid);
-    Ok(())
+    say(&format!("stopped tally (process {})\n", instance.pid))
 }

@@ -17,6 +17,8 @@ pub(crate) struct Environment {
     pub(crate) log_filter: Option<String>,
     /// `NO_COLOR`: set and not empty means no colours (no-color.org).
     pub(crate) no_color: bool,
+    /// `RUST_BACKTRACE`: whether a bug of tally's own is reported with a stack trace.
+    pub(crate) wants_trace: bool,
 }
 
 /// What the processes of pods have without asking: where programs are, whose they are and how they speak. A container
@@ -32,6 +34,7 @@ impl Environment {
             kubeconfig: env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty()).collect(),
             log_filter: env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty()),
             no_color: env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+            wants_trace: env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0"),
         }
     }
 

@@ -5,6 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 
+use crate::environment::Environment;
+use crate::output::tell;
+
 /// Exit codes other than 0. A second signal exits with 128 plus its number (`shutdown`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -30,12 +33,15 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) error: anyhow::Error,
     /// The next thing to try, preferably a command.
-    pub(crate) hint: Option<String>,
+    pub(crate) hint: String,
 }
+
+/// What to try where nothing better is known.
+const HINT_DEFAULT: &str = "the same command with `-vv` tells what leads up to it";
 
 impl Failure {
     pub(crate) fn new(error: impl Into<anyhow::Error>) -> Self {
-        Self { exit: Exit::Failed, error: error.into(), hint: None }
+        Self { exit: Exit::Failed, error: error.into(), hint: HINT_DEFAULT.to_owned() }
     }
 
     pub(crate) fn usage(error: impl Into<anyhow::Error>) -> Self {
@@ -50,13 +56,28 @@ impl Failure {
 
     #[must_use]
     pub(crate) fn hint(self, hint: impl Into<String>) -> Self {
-        Self { hint: Some(hint.into()), ..self }
+        Self { hint: hint.into(), ..self }
     }
 
     /// Tells the user, on stderr, and says what to exit with.
     pub(crate) fn report(&self) -> ExitCode {
-        eprint!("{}", self.text());
+        tell(self.text().trim_end());
         ExitCode::from(self.exit as u8)
+    }
+
+    /// Reports panics like failures: they are bugs, and whoever meets one should not have to read a stack trace.
+    /// `RUST_BACKTRACE` brings the trace back.
+    pub(crate) fn report_panics(environment: &Environment) {
+        if environment.wants_trace {
+            return;
+        }
+        std::panic::set_hook(Box::new(|panic| {
+            let message = panic.payload_as_str().unwrap_or("no message");
+            let place = panic.location().map(|place| format!(" ({}:{})", place.file(), place.line()));
+            let error = anyhow!("this is a bug in tally: {message}{}", place.unwrap_or_default());
+            let hint = "`RUST_BACKTRACE=1` in front of the command shows where; please report it with that";
+            tell(Self::new(error).hint(hint).text().trim_end());
+        }));
     }
 
     fn text(&self) -> String {
@@ -64,9 +85,7 @@ impl Failure {
         for cause in self.error.chain().skip(1) {
             let _ = writeln!(text, "  caused by: {}", without_number(&cause.to_string()));
         }
-        if let Some(hint) = &self.hint {
-            let _ = write!(text, "\nhint: {hint}\n");
-        }
+        let _ = write!(text, "\nhint: {}\n", self.hint);
         text
     }
 }
@@ -105,7 +124,7 @@ mod tests {
     #[test]
     fn numbers_of_the_system_are_left_out() {
         let error = std::io::Error::from_raw_os_error(2);
-        assert_eq!(Failure::new(error).text(), "error: No such file or directory\n");
+        assert!(Failure::new(error).text().starts_with("error: No such file or directory\n"));
     }
 
     #[test]
@@ -115,6 +134,8 @@ mod tests {
         expect![[r#"
             error: read job/x
               caused by: jobs "x" not found
+
+            hint: the same command with `-vv` tells what leads up to it
         "#]]
         .assert_eq(&failure.text());
     }

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde::{Deserialize, Serialize};
 
+use crate::failure::Failure;
 use crate::version::VERSION;
 
 /// The file's name in the data directory.
@@ -86,9 +87,14 @@ impl Drop for Held {
 }
 
 /// The tally that runs on a data directory, if one does.
-pub(crate) fn running(data: &Path) -> anyhow::Result<Option<Instance>> {
+pub(crate) fn running(data: &Path) -> Result<Option<Instance>, Failure> {
     let path = data.join(FILE);
-    let text = match fs::read(&path) {
+    let hint = "the file only says which process runs here: remove it if none does";
+    read(&path).map_err(|error| Failure::new(error).hint(hint))
+}
+
+fn read(path: &Path) -> anyhow::Result<Option<Instance>> {
+    let text = match fs::read(path) {
         Ok(text) => text,
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
@@ -143,6 +149,6 @@ mod tests {
     fn a_file_that_makes_no_sense_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(FILE), "{").unwrap();
-        assert!(running(dir.path()).unwrap_err().to_string().starts_with("understand `"));
+        assert!(running(dir.path()).unwrap_err().error.to_string().starts_with("understand `"));
     }
 }

@@ -1,5 +1,6 @@
 //! Lines of pods' logs: whose they are, and cutting a stream of bytes into them.
 
+use std::io::{self, Write as _};
 use std::sync::Arc;
 
 /// A longer line is cut. Nodes write no longer ones in one piece, and nothing may be held without bound.
@@ -40,6 +41,25 @@ impl LogPiece {
     /// The lines, without their breaks.
     pub(crate) fn lines(&self) -> impl Iterator<Item = &[u8]> {
         self.lines.split_inclusive(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\n").unwrap_or(line))
+    }
+
+    /// Adds the lines to `text`, each behind `prefix`; without one as they are.
+    pub(crate) fn write(&self, prefix: Option<&str>, text: &mut Vec<u8>) {
+        let Some(prefix) = prefix else { return text.extend_from_slice(&self.lines) };
+        for line in self.lines() {
+            for part in [prefix.as_bytes(), b" ", line, b"\n"] {
+                text.extend_from_slice(part);
+            }
+        }
+    }
+
+    /// Prints the lines, each with whose it is unless that is unwanted.
+    pub(crate) fn print(&self, no_prefix: bool) -> io::Result<()> {
+        let mut text = Vec::with_capacity(self.lines.len());
+        self.write((!no_prefix).then(|| self.origin.prefix()).as_deref(), &mut text);
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(&text)?;
+        stdout.flush()
     }
 }
 

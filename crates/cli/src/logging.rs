@@ -15,14 +15,16 @@ pub(crate) fn start(verbose: u8, environment: &Environment) {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // Telling of it would go the same way.
+        .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && !environment.no_color)
         .init();
 }
 
 fn level(verbose: u8) -> &'static str {
     match verbose {
-        // The client logs what it also returns, and the command says it better.
-        0 => "warn,kube_client::client::builder=off",
+        // The client logs what it also returns, and the command says it better; and what the kubeconfig asks for.
+        0 => "warn,kube_client::client::builder=off,kube_client::client::tls=off",
         1 => "info",
         2 => "debug",
         _ => "trace",

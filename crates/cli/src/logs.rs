@@ -1,6 +1,6 @@
 //! `tally logs`: what all pods of a Job said, index by index, line by line as they said it, or as they say it.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,12 +17,13 @@ use tokio::runtime;
 use crate::cluster::ClusterFlags;
 use crate::data_dir;
 use crate::environment::Environment;
-use crate::failure::{Exit, Failure, plain};
+use crate::failure::{Failure, plain};
 use crate::history::{FromHistory, show_logs};
 use crate::job_view::{JobName, JobView};
 use crate::log_lines::{LogOrigin, LogPiece, Splitter};
 use crate::log_merge::{Merge, Source};
 use crate::log_stream::{Wanted, origin};
+use crate::output::{self, tell};
 use crate::pod_view::PodObject;
 use crate::run::progress::Progress;
 use crate::run::screen::{Manner, Screen};
@@ -103,16 +104,11 @@ async fn show(options: &Logs, environment: &Environment) -> Result<(), Failure> 
     } else {
         let mut pods = pods_of(&cluster.client, &view)
             .await
-            .map_err(|error| Failure::new(plain(error).context(format!("list the pods of {named}"))))?;
+            .map_err(|error| lookup_failure(error, &format!("the pods of {named}"), &cluster))?;
         pods.retain(|pod| is_wanted(pod, options.index.as_ref()) && (!options.failed || pod.has_failed()));
         Reader::new(options, cluster.client).show(&pods).await
     };
-    shown.map_err(|error| {
-        if error.kind() == io::ErrorKind::BrokenPipe {
-            return Failure::new(anyhow!("nobody reads the output any more")).exit(Exit::BrokenPipe);
-        }
-        Failure::new(anyhow!(error).context("write to standard output"))
-    })
+    shown.map_err(output::failure)
 }
 
 async fn follow(options: &Logs, client: Client, view: JobView, environment: &Environment) -> io::Result<()> {
@@ -220,24 +216,13 @@ impl<'a> Reader<'a> {
     }
 
     fn write(&self, piece: &LogPiece) -> io::Result<()> {
-        let mut stdout = io::stdout().lock();
-        if self.options.no_prefix {
-            return stdout.write_all(&piece.lines);
-        }
-        let prefix = piece.origin.prefix();
-        for line in piece.lines() {
-            stdout.write_all(prefix.as_bytes())?;
-            stdout.write_all(b" ")?;
-            stdout.write_all(line)?;
-            stdout.write_all(b"\n")?;
-        }
-        stdout.flush()
+        piece.print(self.options.no_prefix)
     }
 }
 
 /// One log that cannot be read keeps nobody from the others.
 pub(crate) fn complain(origin: &LogOrigin, error: kube::Error) {
-    eprintln!("{} (no log: {})", origin.prefix(), plain(error));
+    tell(&format!("{} (no log: {})", origin.prefix(), plain(error)));
 }
 
 #[cfg(test)]

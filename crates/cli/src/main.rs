@@ -22,6 +22,7 @@ mod log_stream;
 mod logging;
 mod logs;
 mod merge;
+mod node_flags;
 mod nodes;
 mod output;
 mod parts;
@@ -45,6 +46,7 @@ use std::process::ExitCode;
 
 use crate::arguments::{Arguments, Command};
 use crate::environment::Environment;
+use crate::failure::Failure;
 
 /// Small objects come and go by the hundred with every request, on several threads; the system's allocator spends more
 /// time on them than the rest of the server.
@@ -57,8 +59,9 @@ fn main() -> ExitCode {
     if words.next().is_some_and(|word| word == node::nursery::SUBCOMMAND) {
         return nursery(words.next());
     }
-    let arguments = Arguments::read();
     let environment = Environment::read();
+    Failure::report_panics(&environment);
+    let arguments = Arguments::read();
     logging::start(arguments.verbose, &environment);
     let done = match arguments.command {
         Command::Run(options) => run::run(&options, &environment),
@@ -88,7 +91,7 @@ fn nursery(directory: Option<OsString>) -> ExitCode {
     match node::nursery::run(Path::new(&directory)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: run the nursery: {error}");
+            output::tell(&format!("error: run the nursery: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -9,17 +9,21 @@ use anyhow::Context as _;
 use apiserver::logs::{LogOptions, LogRefusal, LogSource, LogStream};
 use futures_util::StreamExt as _;
 use node::logs::{LogQuery, LogReader, choose_instance};
-use node::{ProcessNode, SimulatedNodes, SimulatedOptions, nursery};
+use node::{ProcessNode, SimulatedNodes, nursery};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::history::open_sink;
-use crate::parts::NodeKind;
+use crate::node_flags::{NodeFlags, NodeKind};
 use crate::server::Server;
 
 /// The node's name when the machine's own is none that Kubernetes takes.
 const NAME_DEFAULT: &str = "localhost";
+
+/// What to do about a node that does not start.
+const UNUSABLE: &str = "`node/` in the data directory is its own: it must be yours, on a disk with room left; \
+                        `--node none` goes without";
 
 /// What runs pods.
 #[derive(Debug)]
@@ -32,16 +36,16 @@ pub(crate) enum Node {
 impl Node {
     /// Registers the node and lets it run what is bound to it.
     pub(crate) async fn start(
-        kind: NodeKind,
+        flags: &NodeFlags,
         server: &Server,
         data: &Path,
         environment: Vec<(String, String)>,
         history: Option<Bounds>,
     ) -> Result<Self, Failure> {
-        match kind {
+        match flags.node {
             NodeKind::None => Ok(Self::None),
-            NodeKind::Simulated => {
-                let nodes = SimulatedNodes::start(server.client(), SimulatedOptions::new(1)).await;
+            NodeKind::Simulated { count } => {
+                let nodes = SimulatedNodes::start(server.client(), flags.simulated(count)).await;
                 Ok(Self::Simulated(nodes.context("start the simulated node")?))
             }
             NodeKind::Process => {
@@ -49,7 +53,8 @@ impl Node {
                 let options = node::Options::new(&name, data.join("node")).context("find this program's own file")?;
                 let history = history.map(|bounds| open_sink(data, bounds)).transpose()?;
                 let options = node::Options { environment, history, ..options };
-                let process = ProcessNode::start(server.client(), options).await.context("start the node")?;
+                let process = ProcessNode::start(server.client(), options).await.context("start the node");
+                let process = process.map_err(|error| Failure::new(error).hint(UNUSABLE))?;
                 server.set_log_source(Arc::new(NodeLogs { node_name: name, reader: process.logs() }));
                 Ok(Self::Process(process))
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use clap::ValueEnum;
+use crate::node_flags::NodeFlags;
 
 /// A controller by the name `--controllers` knows it by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,17 +51,6 @@ impl FromStr for Controller {
     }
 }
 
-/// What runs pods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum NodeKind {
-    /// Containers are processes of this machine.
-    Process,
-    /// Pods succeed without running anything.
-    Simulated,
-    /// Pods stay pending.
-    None,
-}
-
 /// The value of `--controllers`, as in kube-controller-manager: `*`, names, `-names`, or `none`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Controllers {
@@ -102,10 +91,10 @@ impl FromStr for Controllers {
 }
 
 /// The parts to run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Parts {
     pub(crate) controllers: Vec<Controller>,
-    pub(crate) node: NodeKind,
+    pub(crate) node: NodeFlags,
 }
 
 impl Controllers {

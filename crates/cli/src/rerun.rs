@@ -15,6 +15,7 @@ use crate::cluster::ClusterFlags;
 use crate::environment::Environment;
 use crate::failure::{Failure, plain};
 use crate::job_view::{JobName, JobView};
+use crate::output::{say, tell};
 use crate::wait::lookup_failure;
 
 /// The uid of the Job that a new one was made from.
@@ -70,10 +71,10 @@ async fn rerun(options: &Rerun, environment: &Environment) -> Result<(), Failure
             .hint(format!("`tally wait job/{}` waits for it", options.job.0)));
     }
     match plan(&old, options.failed) {
-        Plan::Nothing => eprintln!("nothing to run again: all of job/{} succeeded", options.job.0),
+        Plan::Nothing => tell(&format!("nothing to run again: all of job/{} succeeded", options.job.0)),
         Plan::Create(job) => {
             let name = create(&jobs, *job, options).await?;
-            println!("job.batch/{name} created");
+            say(&format!("job.batch/{name} created\n"))?;
         }
         Plan::CreateWithout(job, completed) => {
             let is_suspended = old.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
@@ -83,7 +84,7 @@ async fn rerun(options: &Rerun, environment: &Environment) -> Result<(), Failure
                 let _ = jobs.delete(&name, &DeleteParams::background()).await;
                 return Err(failure);
             }
-            println!("job.batch/{name} created");
+            say(&format!("job.batch/{name} created\n"))?;
         }
     }
     Ok(())

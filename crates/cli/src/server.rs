@@ -12,6 +12,8 @@ use apiserver::storage::ObjectStore;
 use apiserver::tls::{Identity, server_names};
 use apiserver::{ApiServer, Environment, Options, TokenIssuer};
 use batch_types::gates::Gates;
+use controllers::runtime::Metrics;
+use controllers::runtime::metrics::Exposition;
 use jiff::Timestamp;
 use store::{BackendError, DirectoryError, OpenError};
 use tokio::net::TcpListener;
@@ -34,6 +36,7 @@ pub(crate) enum Place<'a> {
 #[derive(Debug)]
 pub(crate) struct Server {
     api: ApiServer,
+    metrics: Metrics,
 }
 
 /// What clients of other processes need: a port, a certificate, a token.
@@ -69,12 +72,24 @@ impl Server {
         let api = ApiServer::new(store, options)
             .await
             .map_err(|status| anyhow!("prepare the API server: {}", status.message))?;
-        Ok(Self { api })
+        let metrics = Metrics::new();
+        metrics.register_collector("apiserver_request", || api.request_metrics());
+        let all = metrics.clone();
+        api.set_metrics_source(Arc::new(move |accept| {
+            let exposition = Exposition::accepted(accept);
+            (exposition.content_type(), all.encode(exposition))
+        }));
+        Ok(Self { api, metrics })
     }
 
     /// A client that calls this server without a network (design D1).
     pub(crate) fn client(&self) -> kube::Client {
         self.api.client()
+    }
+
+    /// What `/metrics` tells; whoever runs beside the server adds its own.
+    pub(crate) fn metrics(&self) -> Metrics {
+        self.metrics.clone()
     }
 
     /// Where `pods/log` is read from.
@@ -103,7 +118,7 @@ impl Server {
 
 impl Door {
     async fn open(data: &Path, listen: SocketAddr) -> Result<Self, Failure> {
-        let listener = bind(listen).await?;
+        let listener = bind("--listen", listen).await?;
         let address = listener.local_addr().context("find the port")?;
         let identity = Identity::load_or_create(data, &server_names(listen.ip()), Timestamp::now())
             .map_err(|error| Failure::new(error).hint("a file that is named here can be removed to get a new one"))?;
@@ -135,14 +150,15 @@ fn open_store(place: Place<'_>) -> Result<ObjectStore, Failure> {
     })
 }
 
-async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+/// Listens where `flag` says.
+pub(crate) async fn bind(flag: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| {
         let hint = match error.kind() {
             io::ErrorKind::AddrInUse => {
                 let any = SocketAddr::new(address.ip(), 0);
-                format!("end the program that uses the port, or take any free one with `--listen {any}`")
+                format!("end the program that uses the port, or take any free one with `{flag} {any}`")
             }
-            _ => "pass an address of this machine, for example `--listen 127.0.0.1:0`".to_owned(),
+            _ => format!("pass an address of this machine, for example `{flag} 127.0.0.1:0`"),
         };
         Failure::new(anyhow!(error).context(format!("listen on `{address}`"))).hint(hint)
     })

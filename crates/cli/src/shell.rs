@@ -1,7 +1,6 @@
 //! What a shell and its manual need to know of the command: `tally completion` and `tally man`.
 
 use std::fs;
-use std::io::{self, Write as _};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -10,6 +9,7 @@ use clap_complete::Shell;
 
 use crate::arguments::command_for;
 use crate::failure::Failure;
+use crate::output::say;
 
 #[derive(Debug, Args)]
 pub(crate) struct Completion {
@@ -33,9 +33,7 @@ pub(crate) fn completion(options: &Completion) -> Result<(), Failure> {
     let name = command.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut command, name, &mut script);
-    // `tally completion bash | head` is nobody's failure.
-    let _ = io::stdout().lock().write_all(&script);
-    Ok(())
+    say(&String::from_utf8_lossy(&script))
 }
 
 pub(crate) fn man(options: &Man) -> Result<(), Failure> {

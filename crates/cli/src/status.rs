@@ -21,7 +21,7 @@ use crate::failure::{Failure, plain};
 use crate::instance::{self, Instance};
 use crate::job_view::{JobView, Outcome};
 use crate::kubeconfig::server_url;
-use crate::output::Format;
+use crate::output::{Format, say};
 use crate::pod_view::PodObject;
 use crate::text::duration_text;
 
@@ -59,17 +59,16 @@ pub(crate) fn run(options: &Status, environment: &Environment) -> Result<(), Fai
     let data = data_dir::choose(options.data.as_deref(), environment)?;
     let Some(instance) = instance::running(&data)? else {
         if options.output == Format::Json {
-            println!("{}", serde_json::json!({ "running": false, "data": data }));
+            say(&format!("{}\n", serde_json::json!({ "running": false, "data": data })))?;
         }
         return Err(cluster::not_running(&data));
     };
     let runtime = runtime::Builder::new_current_thread().enable_all().build().context("start the async runtime")?;
     let report = runtime.block_on(ask(&data, &instance))?;
-    match options.output {
-        Format::Json => println!("{}", serde_json::to_string_pretty(&report).context("write the report")?),
-        Format::Text => print!("{}", text(&report)),
-    }
-    Ok(())
+    say(&match options.output {
+        Format::Json => serde_json::to_string_pretty(&report).context("write the report")? + "\n",
+        Format::Text => text(&report),
+    })
 }
 
 async fn ask<'a>(data: &'a Path, instance: &'a Instance) -> Result<Report<'a>, Failure> {

@@ -19,7 +19,8 @@ use crate::failure::Failure;
 use crate::history::HistoryFlags;
 use crate::instance::Instance;
 use crate::kubeconfig;
-use crate::parts::{Controllers, NodeKind, Parts};
+use crate::node_flags::NodeFlags;
+use crate::parts::{Controllers, Parts};
 use crate::running::JobFlags;
 use crate::server::{Door, KUBERNETES_VERSION, Server};
 use crate::shutdown::Signals;
@@ -40,9 +41,6 @@ pub(crate) struct Up {
     /// Also add the context `tally` to your own kubeconfig: the first file of `$KUBECONFIG`, else `~/.kube/config`.
     #[arg(long)]
     pub(crate) merge_kubeconfig: bool,
-    /// What runs pods on this machine.
-    #[arg(long, value_name = "KIND", default_value = "process")]
-    pub(crate) node: NodeKind,
     /// Controllers to run: names separated by commas, `*` for all, `-name` to leave one out, `none`. Names: job, ttl,
     /// cronjob, gc, podgc, namespace, scheduler.
     #[arg(long, value_name = "LIST", default_value = "*", allow_hyphen_values = true)]
@@ -57,6 +55,8 @@ pub(crate) struct Up {
     /// Set by `--detach` for the process that it starts.
     #[arg(long, hide = true)]
     pub(crate) in_background: bool,
+    #[command(flatten)]
+    pub(crate) node: NodeFlags,
     #[command(flatten)]
     pub(crate) history: HistoryFlags,
     #[command(flatten)]

@@ -16,6 +16,7 @@ use crate::cluster::{Cluster, ClusterFlags};
 use crate::environment::Environment;
 use crate::failure::{Exit, Failure, plain};
 use crate::job_view::{JobName, JobView, Outcome};
+use crate::output::say;
 use crate::running::duration;
 use crate::text::{counted, duration_text};
 
@@ -49,7 +50,7 @@ async fn wait(options: &Wait, environment: &Environment) -> Result<(), Failure> 
         while let Some(end) = ends.next().await {
             let (name, outcome) = end?;
             match outcome {
-                Outcome::Complete => println!("job.batch/{name} complete"),
+                Outcome::Complete => say(&format!("job.batch/{name} complete\n"))?,
                 Outcome::Failed { .. } => {
                     failed += 1;
                     first.get_or_insert((name, outcome));
@@ -90,6 +91,7 @@ async fn wait_for(cluster: &Cluster, name: &str) -> Result<(String, Outcome), Fa
     if let Some(outcome) = JobView::of(&job).outcome {
         return Ok((name.to_owned(), outcome));
     }
+    tracing::info!(job = name, uid, "waiting");
     let deleted = || {
         let error = anyhow!("{named} was deleted before it finished");
         Failure::new(error).hint("`tally history` knows what its pods did, if a tally ran them")
@@ -114,7 +116,10 @@ async fn wait_for(cluster: &Cluster, name: &str) -> Result<(String, Outcome), Fa
             Some(Ok(Event::InitDone)) if listed => {}
             Some(Ok(Event::Delete(_) | Event::InitDone)) => return Err(deleted()),
             Some(Err(error)) => tracing::warn!(%error, "the watch is interrupted and begins again"),
-            None => return Err(Failure::new(anyhow!("the watch of {named} ended"))),
+            None => {
+                let error = anyhow!("the watch of {named} ended");
+                return Err(Failure::new(error).hint("is the server going away? run the same command again"));
+            }
         }
     }
 }

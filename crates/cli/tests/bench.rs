@@ -43,3 +43,20 @@ fn a_load_is_made_measured_and_taken_away() {
     let nobody = sandbox.run(&[&arguments[..], &["--pid", "4194305"]].concat());
     assert_eq!((nobody.code, nobody.stderr.starts_with("error: there is no process 4194305\n")), (Some(2), true));
 }
+
+/// The server counts everybody's calls, its own controllers' among them; only the pods' end is this program's doing.
+#[test]
+fn the_servers_own_calls_are_told() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path().join("data");
+    let server = Tally::start(env!("CARGO_BIN_EXE_tally").as_ref(), &data, &["--node", "simulated=2"]).unwrap();
+    let kubeconfig = server.kubeconfig().to_str().unwrap();
+    let arguments = ["bench", "--kubeconfig", kubeconfig, "--jobs", "1", "--completions", "20", "-o", "json"];
+    let ran = sandbox.run(&arguments);
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    let calls = &serde_json::from_str::<Value>(&ran.stdout).unwrap()["serverCalls"];
+    let count = |verb: &str| calls[verb].as_u64().unwrap_or_default();
+    // A Job, its pods and as many bindings.
+    assert!(count("post") >= 41, "{calls}");
+    assert!(count("patch") + count("put") >= 40, "statuses, and finalizers that are taken off: {calls}");
+}

@@ -2,62 +2,16 @@
 
 mod common;
 
+use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
-use std::time::Duration;
 
-use common::{Ran, Sandbox, until, wait};
+use common::world::{World, indexed};
+use common::{Sandbox, until, wait};
 use expect_test::expect;
-use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, Client};
-use serde_json::{Value, json};
-use testkit::Tally;
-
-/// A server with a node, and commands that are pointed at it.
-struct World {
-    sandbox: Sandbox,
-    server: Tally,
-    client: Client,
-}
-
-impl World {
-    async fn new() -> Self {
-        let sandbox = Sandbox::new();
-        let data = sandbox.path().join("data");
-        let quick = ["--pod-failure-backoff", "10ms", "--job-sync-batch-period", "10ms"];
-        let server = Tally::start(env!("CARGO_BIN_EXE_tally").as_ref(), &data, &quick).expect("a server");
-        let client = server.client().await.expect("a server");
-        Self { sandbox, server, client }
-    }
-
-    fn run(&self, arguments: &[&str]) -> Ran {
-        let kubeconfig = self.server.kubeconfig().to_str().expect("a plain path");
-        self.sandbox.run(&[arguments, &["--kubeconfig", kubeconfig]].concat())
-    }
-
-    fn jobs(&self) -> Api<Job> {
-        Api::default_namespaced(self.client.clone())
-    }
-
-    async fn create(&self, name: &str, spec: Value, script: &str) {
-        let mut spec = spec;
-        spec["template"] = json!({"spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [
-            {"name": "main", "image": "none", "command": ["sh", "-c", script]}]}});
-        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec});
-        let job: Job = serde_json::from_value(job).expect("a Job");
-        self.jobs().create(&PostParams::default(), &job).await.expect("an answer");
-    }
-
-    async fn status(&self, name: &str) -> Value {
-        serde_json::to_value(self.jobs().get(name).await.expect("an answer").status).expect("an answer")
-    }
-}
-
-fn indexed(completions: i32) -> Value {
-    json!({"completions": completions, "parallelism": completions, "completionMode": "Indexed",
-        "backoffLimitPerIndex": 0})
-}
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_tells_success_failure_and_time_apart() {
@@ -103,11 +57,20 @@ async fn a_job_that_goes_away_is_not_waited_for() {
     let kubeconfig = world.server.kubeconfig().to_str().unwrap();
     let mut command = world.sandbox.command(&["wait", "-v", "job/brief", "--kubeconfig", kubeconfig]);
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    world.jobs().delete("brief", &Default::default()).await.unwrap();
-    let status = tokio::task::spawn_blocking(move || wait(&mut child)).await.unwrap();
-    // Deleted before or after the first look: either way it did not finish.
-    assert!(matches!(status.code(), Some(1 | 2)), "{status}");
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    // It has seen the Job: from here on it is this very Job that it waits for.
+    assert!(lines.any(|line| line.contains("waiting")));
+    let immediately = DeleteParams::background();
+    world.jobs().delete("brief", &immediately).await.unwrap();
+    world.create("brief", json!({}), "true").await;
+    let rest: Vec<String> = lines.filter(|line| !line.contains(" INFO ")).collect();
+    let expected = [
+        "error: job/brief in namespace `default` was deleted before it finished",
+        "",
+        "hint: `tally history` knows what its pods did, if a tally ran them",
+    ];
+    assert_eq!(rest, expected, "another Job of its name does not count");
+    assert_eq!(wait(&mut child).code(), Some(1));
 }
 
 #[test]

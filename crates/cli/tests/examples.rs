@@ -4,7 +4,8 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::{Duration, Instant};
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 
 use common::{Sandbox, example, examples};
 
@@ -51,20 +52,16 @@ fn examples_end_as_they_say() {
     assert_eq!(left, ["stdin"], "runs leave nothing behind");
 }
 
-/// The promise is half a second; a debug build on a busy machine gets more.
+/// What a pod says is shown while it runs. How soon, the benchmarks tell (`cargo xtask bench`).
 #[test]
-fn the_first_line_comes_soon() {
-    use std::io::{BufRead as _, BufReader};
-    use std::process::Stdio;
-
+fn the_first_line_does_not_wait_for_the_end() {
     let sandbox = Sandbox::new();
-    let begin = Instant::now();
-    let mut child =
-        sandbox.command(&["run", "-q", &example("hello.yaml")]).stdout(Stdio::piped()).spawn().expect("start tally");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let took = begin.elapsed();
-    assert!(line.contains("hello from"), "{line}");
-    assert!(took < Duration::from_secs(5), "{took:?}");
+    let script = "echo first; while ! [ -e gate ]; do sleep 0.02; done; echo last";
+    let arguments = ["run", "-q", "--", "sh", "-c", script];
+    let mut child = sandbox.command(&arguments).stdout(Stdio::piped()).spawn().expect("start tally");
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.next().is_some_and(|line| line.ends_with("] first")));
+    sandbox.file("gate", "");
+    assert!(lines.next().is_some_and(|line| line.ends_with("] last")));
     assert!(common::wait(&mut child).success());
 }

@@ -313,8 +313,11 @@ fn flags_that_make_no_sense_are_refused() {
     for wrong in [&["run", "--logs=some", "--", "true"][..], &["run", "x", "--", "true"], &["runn"], &["--nope"]] {
         let ran = sandbox.run(wrong);
         assert_eq!(ran.code, Some(2), "{wrong:?}");
-        assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains("\n\nhint: `tally"), "{}", ran.stderr);
+        assert!(ran.stderr.starts_with("error: ") && ran.stderr.contains("\n\nhint: "), "{}", ran.stderr);
+        assert!(ran.stderr.contains("--help` lists what can be said\n"), "{}", ran.stderr);
     }
+    let meant = sandbox.run(&["runn"]).stderr;
+    assert!(meant.contains("\n\nhint: a similar subcommand exists: `run`; `tally --help` lists"), "{meant}");
 }
 
 #[test]

@@ -267,3 +267,68 @@ fn without_a_home_the_data_directory_must_be_named() {
         "]],
     );
 }
+
+async fn metrics(client: &kube::Client) -> kube::Result<String> {
+    client.request_text(http::Request::get("/metrics").body(Vec::new()).expect("a request")).await
+}
+
+/// Names that dashboards and alerts for kube-apiserver and kube-controller-manager look for.
+#[tokio::test]
+async fn metrics_have_the_names_of_kubernetes() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Tally::start(binary(), dir.path(), &["--node", "simulated"]).unwrap();
+    let client = server.client().await.unwrap();
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    jobs.create(&PostParams::default(), &testkit::job("pi")).await.unwrap();
+    let text = loop {
+        // Counted when the Job's end is written.
+        let text = metrics(&client).await.unwrap();
+        if text.contains("\njob_controller_jobs_finished_total{") {
+            break text;
+        }
+        tokio::task::yield_now().await;
+    };
+    let created = "apiserver_request_total{verb=\"POST\",dry_run=\"\",group=\"batch\",version=\"v1\",resource=\"jobs\",\
+                   subresource=\"\",scope=\"resource\",component=\"apiserver\",code=\"201\"} 1\n";
+    assert!(text.contains(created), "{text}");
+    for line in [
+        "\n# TYPE apiserver_request_total counter\n",
+        "\n# TYPE apiserver_request_duration_seconds histogram\n",
+        "\napiserver_current_inflight_requests{request_kind=\"readOnly\"} ",
+        "\nworkqueue_depth{name=\"job\"} ",
+        "\njob_controller_job_syncs_total{",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_for_those_who_may_read_them_and_stay_few() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Tally::start(binary(), dir.path(), &["--node", "none", "--controllers", "none"]).unwrap();
+    let client = server.client().await.unwrap();
+    let own = fs::read_to_string(server.kubeconfig()).unwrap();
+    let anonymous = dir.path().join("anonymous");
+    let without_token: String =
+        own.lines().filter(|line| !line.contains("token:")).map(|it| format!("{it}\n")).collect();
+    fs::write(&anonymous, without_token.replace("user:\n", "user: {}\n")).unwrap();
+    let nobody = testkit::client_for(&anonymous).await.unwrap();
+    let refused = metrics(&nobody).await.unwrap_err();
+    assert!(matches!(&refused, kube::Error::Api(status) if status.code == 403), "{refused}");
+
+    let series = async || metrics(&client).await.unwrap().lines().filter(|line| !line.starts_with('#')).count();
+    let get = async |path: String| {
+        let request = http::Request::get(path).body(Vec::new()).expect("a request");
+        let _ = client.request_text(request).await;
+    };
+    get("/nothing".to_owned()).await;
+    get("/api/v1/namespaces/default/pods/none".to_owned()).await;
+    series().await;
+    let before = series().await;
+    for number in 0..50 {
+        get(format!("/nothing/{number}")).await;
+        get(format!("/apis/group-{number}/v1/things")).await;
+        get(format!("/api/v1/namespaces/n-{number}/pods/p-{number}")).await;
+    }
+    assert_eq!(series().await, before, "names of clients' choosing are no labels");
+}

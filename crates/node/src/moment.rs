@@ -35,8 +35,11 @@ impl Clock {
         Moment { wall: Timestamp::now(), elapsed: self.start.elapsed() }
     }
 
-    /// The moment of [`Moment::elapsed`] as the timers of tokio want it.
-    pub fn instant(&self, elapsed: Duration) -> Instant {
-        self.start + elapsed
+    /// Ready at that moment of [`Moment::elapsed`]; without one, never.
+    pub(crate) async fn reaches(self, elapsed: Option<Duration>) {
+        match elapsed {
+            Some(elapsed) => tokio::time::sleep_until((self.start + elapsed).into()).await,
+            None => std::future::pending().await,
+        }
     }
 }

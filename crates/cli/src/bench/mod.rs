@@ -27,7 +27,7 @@ use self::process::Usage;
 use crate::cluster::{Cluster, ClusterFlags};
 use crate::environment::Environment;
 use crate::failure::{Exit, Failure, plain};
-use crate::output::Format;
+use crate::output::{Format, say, tell};
 use crate::running::duration;
 use crate::text::duration_text;
 
@@ -70,11 +70,10 @@ pub(crate) struct Bench {
 pub(crate) fn run(options: &Bench, environment: &Environment) -> Result<(), Failure> {
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().context("start the async runtime")?;
     let figures = runtime.block_on(measure(options, environment))?;
-    match options.output {
-        Format::Text => print!("{}", figures.table()),
-        Format::Json => println!("{:#}", figures.json()),
-    }
-    Ok(())
+    say(&match options.output {
+        Format::Text => figures.table(),
+        Format::Json => format!("{:#}\n", figures.json()),
+    })
 }
 
 async fn measure(options: &Bench, environment: &Environment) -> Result<Figures, Failure> {
@@ -94,7 +93,7 @@ async fn measure(options: &Bench, environment: &Environment) -> Result<Figures, 
     if !options.keep && options.cluster.namespace.is_none() {
         let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
         if let Err(error) = namespaces.delete(&namespace, &DeleteParams::default()).await {
-            eprintln!("note: namespace `{namespace}` is left behind: {}", plain(error));
+            tell(&format!("note: namespace `{namespace}` is left behind: {}", plain(error)));
         }
     }
     let (loaded, probes, own) = ran.map_err(|_| {

@@ -1,15 +1,16 @@
 //! `tally logs --from-history`: what containers printed last, also when their pods are gone.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 use ::history::{Found, Query, Reader, Record};
 use anyhow::anyhow;
 use batch_types::index_ranges::IndexSet;
 
-use super::{directory, find, output_failure};
+use super::{UNREADABLE, directory, find};
 use crate::failure::Failure;
 use crate::log_lines::{LogOrigin, LogPiece};
+use crate::output;
 
 /// Which logs, and how to show them.
 #[derive(Debug)]
@@ -42,8 +43,8 @@ pub(crate) fn show_logs(options: &FromHistory<'_>) -> Result<(), Failure> {
     let several = found.windows(2).any(|pair| pair[0].record.container != pair[1].record.container);
     let reader = Reader::new(&directory);
     for found in &found {
-        let log = reader.log(found).map_err(Failure::new)?.unwrap_or_default();
-        print(found, log, several, options).map_err(output_failure)?;
+        let log = reader.log(found).map_err(|error| Failure::new(error).hint(UNREADABLE))?.unwrap_or_default();
+        print(found, log, several, options).map_err(output::failure)?;
     }
     Ok(())
 }
@@ -54,20 +55,7 @@ fn print(found: &Found, mut log: Vec<u8>, several: bool, options: &FromHistory<'
         log.push(b'\n');
     }
     let start = options.tail.map_or(0, |count| last_lines(&log, count));
-    let piece = LogPiece { origin: origin(record, several).into(), lines: log.split_off(start) };
-    let mut stdout = io::stdout().lock();
-    if options.no_prefix {
-        stdout.write_all(&piece.lines)?;
-        return stdout.flush();
-    }
-    let prefix = piece.origin.prefix();
-    for line in piece.lines() {
-        stdout.write_all(prefix.as_bytes())?;
-        stdout.write_all(b" ")?;
-        stdout.write_all(line)?;
-        stdout.write_all(b"\n")?;
-    }
-    stdout.flush()
+    LogPiece { origin: origin(record, several).into(), lines: log.split_off(start) }.print(options.no_prefix)
 }
 
 fn origin(record: &Record, several: bool) -> LogOrigin {

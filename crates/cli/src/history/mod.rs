@@ -9,7 +9,7 @@ mod sink;
 mod table;
 
 use std::fmt;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -24,7 +24,8 @@ pub(crate) use self::logs::{FromHistory, show_logs};
 pub(crate) use self::sink::open_sink;
 use crate::data_dir;
 use crate::environment::Environment;
-use crate::failure::{Exit, Failure};
+use crate::failure::Failure;
+use crate::output::{say, tell};
 
 #[derive(Debug, Args)]
 pub(crate) struct History {
@@ -94,7 +95,7 @@ pub(crate) fn run(options: &History, environment: &Environment) -> Result<(), Fa
     let found = find(&directory(&data), &options.query())?;
     if found.is_empty() && options.output != HistoryFormat::Json {
         let whose = options.subject.as_ref().map(|whose| format!(" of {whose}")).unwrap_or_default();
-        eprintln!("no runs{whose} are on record in `{}`", directory(&data).display());
+        tell(&format!("no runs{whose} are on record in `{}`", directory(&data).display()));
         return Ok(());
     }
     let text = match options.output {
@@ -102,8 +103,7 @@ pub(crate) fn run(options: &History, environment: &Environment) -> Result<(), Fa
         HistoryFormat::Text => table::render(&found, Timestamp::now(), false),
         HistoryFormat::Wide => table::render(&found, Timestamp::now(), true),
     };
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(output_failure)
+    say(&text)
 }
 
 impl History {
@@ -118,6 +118,9 @@ impl History {
     }
 }
 
+/// What to do about files of the history that cannot be read.
+const UNREADABLE: &str = "it can be read by the user who ran `tally up`";
+
 /// Where the history of a data directory is.
 pub(crate) fn directory(data: &Path) -> PathBuf {
     data.join("history")
@@ -127,7 +130,7 @@ fn find(directory: &Path, query: &Query) -> Result<Vec<Found>, Failure> {
     Reader::new(directory).find(query).map_err(|error| match error.source.kind() {
         io::ErrorKind::NotFound => Failure::new(anyhow!("there is no history in `{}`", directory.display()))
             .hint("`tally up` keeps one in its data directory; say which with `--data DIR`"),
-        _ => Failure::new(error).hint("it can be read by the user who ran `tally up`"),
+        _ => Failure::new(error).hint(UNREADABLE),
     })
 }
 
@@ -144,13 +147,6 @@ fn json_list(found: &[Found]) -> Value {
         })
         .collect();
     json!({"kind": "HistoryList", "items": items})
-}
-
-fn output_failure(error: io::Error) -> Failure {
-    if error.kind() == io::ErrorKind::BrokenPipe {
-        return Failure::new(anyhow!("nobody reads the output any more")).exit(Exit::BrokenPipe);
-    }
-    Failure::new(anyhow!(error).context("write to standard output"))
 }
 
 fn since(text: &str) -> Result<Timestamp, String> {

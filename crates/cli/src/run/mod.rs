@@ -43,8 +43,10 @@ use crate::failure::{Exit, Failure};
 use crate::job_view::JobView;
 use crate::kubeconfig::shell_word;
 use crate::log_stream::Wanted;
+use crate::node_flags::NodeFlags;
 use crate::nodes::kill_nursery;
-use crate::parts::{Controller, NodeKind, Parts};
+use crate::output::{self, say, tell};
+use crate::parts::{Controller, Parts};
 use crate::running::JobFlags;
 use crate::server::{Place, Server};
 use crate::shutdown::Signals;
@@ -83,15 +85,14 @@ pub(crate) struct Run {
     /// Keep everything here, to look at with `tally up` [default: nothing is kept].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// What runs pods.
-    #[arg(long, value_name = "KIND", default_value = "process")]
-    node: NodeKind,
     /// Switch feature gates, for example `JobManagedBy=false`.
     #[arg(long, value_name = "NAME=BOOL,…", default_value = "", hide_default_value = true)]
     feature_gates: Gates,
     // Last: a heading of theirs would be above all that follows.
     #[command(flatten)]
     job_of_command: CommandFlags,
+    #[command(flatten)]
+    node: NodeFlags,
     #[command(flatten)]
     job: JobFlags,
 }
@@ -170,7 +171,7 @@ impl Run {
         let environment = if self.command.is_empty() { Environment::for_pods() } else { Environment::everything() };
         // A Job with a short time to live would take its logs along before they are shown; everything goes soon anyway.
         let controllers = Controller::ALL.into_iter().filter(|controller| *controller != Controller::Ttl).collect();
-        let parts = Parts { controllers, node: self.node };
+        let parts = Parts { controllers, node: self.node.clone() };
         // What is thrown away needs no history.
         let history = self.data.as_ref().map(|_| Bounds::default());
         Setup { parts, job, root_ca: None, environment, history }
@@ -182,17 +183,17 @@ impl Run {
 }
 
 fn print(documents: &[Document], format: RunFormat) -> Result<(), Failure> {
-    let mut separator = "";
+    let mut text = String::new();
     for Document { object, .. } in documents {
         match format {
-            RunFormat::Json => println!("{}", serde_json::to_string_pretty(object).context("write JSON")?),
+            RunFormat::Json => text += &(serde_json::to_string_pretty(object).context("write JSON")? + "\n"),
             RunFormat::Yaml | RunFormat::Text => {
-                print!("{separator}{}", serde_saphyr::to_string(object).context("write YAML")?);
-                separator = "---\n";
+                text += if text.is_empty() { "" } else { "---\n" };
+                text += &serde_saphyr::to_string(object).context("write YAML")?;
             }
         }
     }
-    Ok(())
+    say(&text)
 }
 
 /// Where the node, and with `--data` the store, keep their files.
@@ -328,7 +329,7 @@ fn stopped(interruption: Interruption, unfinished: usize) -> Failure {
             ("nobody reads the output any more", Exit::BrokenPipe)
         }
         Interruption::Output(error) => {
-            return Failure::new(anyhow!(error).context("write to standard output")).hint("is the disk full?");
+            return output::failure(error);
         }
     };
     Failure::new(anyhow!("{what}: {} did not finish", counted(unfinished, "Job")))
@@ -350,8 +351,8 @@ async fn conclude(client: &Client, screen: &mut Screen, progress: &Progress, hom
         return Ok(());
     }
     if !screen.is_json() {
-        reports.iter().for_each(|report| eprint!("{}", report.text()));
-        eprintln!();
+        reports.iter().for_each(|report| tell(report.text().trim_end()));
+        tell("");
     }
     let total = progress.jobs().len();
     let what = match (failed.len(), total) {

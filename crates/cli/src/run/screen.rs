@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::progress::{JobProgress, Progress};
 use crate::log_lines::LogPiece;
+use crate::output::tell;
 
 /// Without a terminal a Job's line is repeated this often while it changes.
 const LINE_INTERVAL: Duration = Duration::from_secs(2);
@@ -94,7 +95,7 @@ impl Screen {
                 for (job, said) in progress.jobs().iter().zip(spoken).filter(|(job, _)| job.view.outcome.is_none()) {
                     let text = format!("job/{}: {}", job.view.name, job.counts(now));
                     if said.is_due(&counted(job), now) {
-                        eprintln!("{text}");
+                        tell(&text);
                     }
                 }
                 Ok(())
@@ -119,7 +120,7 @@ impl Screen {
             }
             match &mut self.mode {
                 Mode::Bars(bars) => bars.end(position, &job.ending(now)),
-                Mode::Lines(_) => eprintln!("{}", job.ending(now)),
+                Mode::Lines(_) => tell(&job.ending(now)),
                 Mode::Json(_) => {
                     let mut text = Vec::new();
                     json_line(event("finished", job.json(now)), &mut text);
@@ -134,8 +135,8 @@ impl Screen {
     /// Something that people should know; programs are not told.
     pub(crate) fn note(&self, text: &str) {
         match &self.mode {
-            Mode::Bars(bars) => bars.all.suspend(|| eprintln!("{text}")),
-            Mode::Lines(_) => eprintln!("{text}"),
+            Mode::Bars(bars) => bars.all.suspend(|| tell(text)),
+            Mode::Lines(_) => tell(text),
             Mode::Json(_) | Mode::Quiet => {}
         }
     }
@@ -253,7 +254,7 @@ impl Bars {
             bar.finish_and_clear();
             self.all.remove(&bar);
         }
-        self.all.suspend(|| eprintln!("{text}"));
+        self.all.suspend(|| tell(text));
     }
 }
 
@@ -268,12 +269,8 @@ fn style(width: usize, has_total: bool) -> ProgressStyle {
 
 fn prefixed(piece: &LogPiece, has_colours: bool, text: &mut Vec<u8>) {
     let prefix = piece.origin.prefix();
-    let prefix = if has_colours { format!("{CYAN}{prefix}{PLAIN} ") } else { format!("{prefix} ") };
-    for line in piece.lines() {
-        text.extend_from_slice(prefix.as_bytes());
-        text.extend_from_slice(line);
-        text.push(b'\n');
-    }
+    let prefix = if has_colours { format!("{CYAN}{prefix}{PLAIN}") } else { prefix };
+    piece.write(Some(&prefix), text);
 }
 
 fn json_lines(piece: &LogPiece, text: &mut Vec<u8>) {

@@ -101,6 +101,8 @@ impl Watching {
 
     /// Ready when all Jobs have ended and all logs have been shown. Can be dropped and called again.
     pub(crate) async fn run(&mut self, screen: &mut Screen) -> Result<(), Interruption> {
+        // What there is to do is shown before any of it is done, however soon that is.
+        screen.progress(&self.progress, Instant::now()).map_err(Interruption::Output)?;
         while !self.progress.has_finished() {
             self.step(screen).await?;
         }

@@ -6,8 +6,6 @@
 mod collect;
 mod subject;
 
-use std::io::Write as _;
-
 use anyhow::{Context as _, anyhow};
 use clap::Args;
 use tokio::runtime;
@@ -17,7 +15,7 @@ use self::subject::Subject;
 use crate::cluster::{Cluster, ClusterFlags};
 use crate::environment::Environment;
 use crate::failure::{Failure, plain};
-use crate::output::Format;
+use crate::output::{Format, say};
 
 #[derive(Debug, Args)]
 pub(crate) struct Why {
@@ -51,14 +49,10 @@ async fn explain(options: &Why, environment: &Environment) -> Result<(), Failure
 }
 
 fn print(answer: &::why::Answer, format: Format) -> Result<(), Failure> {
-    let text = match format {
+    say(&match format {
         Format::Text => answer.text(),
         Format::Json => serde_json::to_string_pretty(answer).context("write JSON")? + "\n",
-    };
-    let mut stdout = std::io::stdout().lock();
-    // Nobody may be reading any more.
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    Ok(())
+    })
 }
 
 fn unreachable_server(error: kube::Error, subject: &Subject, cluster: &Cluster) -> Failure {

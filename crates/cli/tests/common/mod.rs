@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file is a crate of its own and uses a part of this")]
 
+pub mod world;
+
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -45,7 +47,8 @@ impl Sandbox {
     /// `tally` with nothing of the developer's environment.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
-        for name in ["RUST_LOG", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "NO_COLOR", "XDG_DATA_HOME"] {
+        for name in ["RUST_LOG", "RUST_BACKTRACE", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "NO_COLOR", "XDG_DATA_HOME"]
+        {
             command.env_remove(name);
         }
         command.env("HOME", self.path()).env("TMPDIR", self.path()).current_dir(self.path()).args(arguments);

@@ -109,8 +109,7 @@ fn answer<B>(request: &Request<B>, metrics: &Metrics, readiness: &Readiness) -> 
     match request.uri().path() {
         "/metrics" => {
             let accept = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-            let open = accept.is_some_and(|accept| accept.contains("application/openmetrics-text"));
-            let exposition = if open { Exposition::OpenMetrics } else { Exposition::Prometheus };
+            let exposition = Exposition::accepted(accept);
             text(StatusCode::OK, exposition.content_type(), metrics.encode(exposition))
         }
         "/healthz" | "/livez" => health(&[], "healthz"),

@@ -34,6 +34,14 @@ pub enum Exposition {
 }
 
 impl Exposition {
+    /// The one that a scraper's `Accept` header asks for.
+    pub fn accepted(accept: Option<&str>) -> Self {
+        match accept.is_some_and(|accept| accept.contains("application/openmetrics-text")) {
+            true => Self::OpenMetrics,
+            false => Self::Prometheus,
+        }
+    }
+
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",

@@ -31,11 +31,16 @@ impl Default for Behaviour {
 impl Behaviour {
     /// This behaviour with what a pod's annotations change about it. What cannot be understood changes nothing.
     pub(super) fn with_annotations(mut self, annotations: &BTreeMap<String, String>) -> Self {
-        if let Some(duration) = annotations.get(DURATION).and_then(|text| parse_duration(text)) {
+        if let Some(duration) = annotations.get(DURATION).and_then(|text| Self::parse_duration(text)) {
             self.duration = duration;
         }
         let code = annotations.get(EXIT_CODE).and_then(|text| text.parse().ok());
         let share = annotations.get(FAILURE_SHARE).and_then(|text| text.parse().ok());
+        self.failing(code, share)
+    }
+
+    /// This behaviour with another exit code, or another share of pods that fail. A share alone fails with 1.
+    pub fn failing(mut self, code: Option<i32>, share: Option<f64>) -> Self {
         match (code, share) {
             (None, None) => {}
             (Some(code), share) => {
@@ -50,6 +55,24 @@ impl Behaviour {
         self
     }
 
+    /// `Some(None)` is forever; `None` is not a duration.
+    pub fn parse_duration(text: &str) -> Option<Option<Duration>> {
+        if text == "forever" {
+            return Some(None);
+        }
+        let digits = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let seconds_per_unit = match unit {
+            "ms" => 0.001,
+            "" | "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            _ => return None,
+        };
+        let seconds = number.parse::<f64>().ok()? * seconds_per_unit;
+        Duration::try_from_secs_f64(seconds).ok().map(Some)
+    }
+
     /// The exit code of one run of a pod: chance, but always the same for the same pod and run.
     pub(super) fn exit_code_of(&self, uid: &str, attempt: u32) -> i32 {
         let mut hasher = DefaultHasher::new();
@@ -58,24 +81,6 @@ impl Behaviour {
         let drawn = (hasher.finish() >> 11) as f64 / (1_u64 << 53) as f64;
         if drawn < self.failure_share { self.exit_code } else { 0 }
     }
-}
-
-/// `Some(None)` is forever; `None` is not a duration.
-fn parse_duration(text: &str) -> Option<Option<Duration>> {
-    if text == "forever" {
-        return Some(None);
-    }
-    let digits = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let seconds_per_unit = match unit {
-        "ms" => 0.001,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    let seconds = number.parse::<f64>().ok()? * seconds_per_unit;
-    Duration::try_from_secs_f64(seconds).ok().map(Some)
 }
 
 #[cfg(test)]
@@ -87,11 +92,11 @@ mod tests {
         for (text, millis) in
             [("5", 5000), ("1.5s", 1500), ("200ms", 200), ("2m", 120_000), ("1h", 3_600_000), ("0", 0)]
         {
-            assert_eq!(parse_duration(text), Some(Some(Duration::from_millis(millis))), "{text}");
+            assert_eq!(Behaviour::parse_duration(text), Some(Some(Duration::from_millis(millis))), "{text}");
         }
-        assert_eq!(parse_duration("forever"), Some(None));
+        assert_eq!(Behaviour::parse_duration("forever"), Some(None));
         for text in ["", "x", "-1s", "1d", "1s2", "..", "1e400"] {
-            assert_eq!(parse_duration(text), None, "{text}");
+            assert_eq!(Behaviour::parse_duration(text), None, "{text}");
         }
     }
 

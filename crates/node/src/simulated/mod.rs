@@ -179,13 +179,7 @@ impl Simulation {
     async fn run(mut self, mut changes: mpsc::Receiver<Change>) {
         let Some(mut inbox) = self.inbox.take() else { return };
         loop {
-            let wake = self.timers.first().map(|(at, _)| self.clock.instant(*at).into());
-            let timer = async {
-                match wake {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let timer = self.clock.reaches(self.timers.first().map(|(at, _)| *at));
             tokio::select! {
                 biased;
                 Some(message) = inbox.recv() => self.message(message),

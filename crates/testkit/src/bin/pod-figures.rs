@@ -2,7 +2,7 @@
 //! first Job is done, and what many simulated pods take. `cargo xtask bench` builds and runs it.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -57,6 +57,7 @@ async fn main() -> Result<()> {
     }
     if is_wanted("first") {
         first_job(&arguments).await?;
+        first_line(&arguments)?;
     }
     if is_wanted("simulated") {
         simulated(&arguments).await?;
@@ -153,6 +154,25 @@ async fn first_job(arguments: &Arguments) -> Result<()> {
     took.sort();
     let measured = format!("{:.0?}, worst of {STARTS} {:.0?}", took[STARTS / 2], took[STARTS - 1]);
     row("start of tally to first Job Complete (median)", "≤ 300 ms", &measured);
+    Ok(())
+}
+
+/// How soon somebody who runs a Job sees what it says.
+fn first_line(arguments: &Arguments) -> Result<()> {
+    let mut took = Vec::new();
+    for _ in 0..STARTS {
+        let begin = Instant::now();
+        let mut command = Command::new(&arguments.binary);
+        command.args(["run", "--quiet", "--", "echo", "hello"]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut child = command.spawn().context("start `tally run`")?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("stdout is piped")?).read_line(&mut line)?;
+        took.push(begin.elapsed());
+        ensure!(child.wait()?.success() && line.ends_with("] hello\n"), "`tally run` says {line:?}");
+    }
+    took.sort();
+    let measured = format!("{:.0?}, worst of {STARTS} {:.0?}", took[STARTS / 2], took[STARTS - 1]);
+    row("start of `tally run` to the first line of a log (median)", "≤ 500 ms", &measured);
     Ok(())
 }
 

@@ -178,9 +178,12 @@ fn between_steps(case: &Case<'_>) -> Hold {
             .action(format!("kubectl patch {} -p '{{\"spec\":{{\"parallelism\":1}}}}'", case.argument()));
     }
     if quiet_secs < PATIENCE_SECS {
-        return Hold::new(State::Starting, format!("It has just begun, or goes on in a moment: {manager} is at work."))
-            .since(since)
-            .next("pods are made, or the Job ends", None);
+        // Whether anybody is at work on a new Job is not known yet.
+        let summary = match latest.or(case.job.time("/status/startTime")) {
+            None => format!("It was just created: {manager} has not looked at it yet."),
+            Some(_) => format!("It has just begun, or goes on in a moment: {manager} is at work."),
+        };
+        return Hold::new(State::Starting, summary).since(since).next("pods are made, or the Job ends", None);
     }
     Hold::new(
         State::NoController,

@@ -146,7 +146,7 @@ fn a_job_that_was_just_created_is_starting() {
     check(
         &about_job(job, vec![], vec![]),
         expect![[r#"
-        job/pi: It has just begun, or goes on in a moment: the Job controller is at work.
+        job/pi: It was just created: the Job controller has not looked at it yet.
           since  2026-11-15T10:09:58Z (2s ago)
           next   pods are made, or the Job ends
     "#]],

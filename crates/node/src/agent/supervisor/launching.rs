@@ -1,30 +1,52 @@
 //! Puts volumes in place and starts processes.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{Message, Supervisor, Uid};
-use crate::launch::{self, volumes};
+use super::{Entry, Message, Supervisor, Uid};
+use crate::launch::downward::PodFacts;
+use crate::launch::sources::Sources;
+use crate::launch::{self, Surroundings, volumes};
 use crate::lifecycle::{Index, Input, StartFailure};
 use crate::nursery::protocol::{Launch, Request};
+use crate::pod::PodSpec;
+
+/// The volumes of one pod, to be worked on beside the loop.
+struct PodVolumes {
+    directory: PathBuf,
+    facts: Arc<PodFacts>,
+    spec: Arc<PodSpec>,
+    surroundings: Arc<Surroundings>,
+    sources: Sources,
+}
+
+impl PodVolumes {
+    async fn prepare(&self) -> Result<(), String> {
+        let api_server = self.surroundings.api_server();
+        volumes::prepare(&self.directory, self.inputs(api_server.as_deref()), &self.sources).await
+    }
+
+    /// Only what was put in place before; a pod may be cleaned up meanwhile.
+    async fn refresh(&self) {
+        let api_server = self.surroundings.api_server();
+        if self.directory.is_dir() {
+            volumes::refresh(&self.directory, self.inputs(api_server.as_deref()), &self.sources).await;
+        }
+    }
+
+    fn inputs<'a>(&'a self, api_server: Option<&'a str>) -> volumes::Inputs<'a> {
+        let Self { facts, spec, surroundings, .. } = self;
+        volumes::Inputs { facts, spec, allocatable: &surroundings.allocatable, api_server }
+    }
+}
 
 impl Supervisor {
     pub(super) fn prepare(&mut self, uid: &Uid) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
         entry.has_directory = true;
-        let (facts, spec) = (Arc::clone(&entry.facts), Arc::clone(entry.life.spec()));
-        let (surroundings, sources, uid) = (Arc::clone(&self.surroundings), self.sources.clone(), Arc::clone(uid));
-        self.spawn_call(async move {
-            let directory = launch::volumes_directory(&surroundings.layout, &uid);
-            let api_server = surroundings.api_server();
-            let inputs = volumes::Inputs {
-                facts: &facts,
-                spec: &spec,
-                allocatable: &surroundings.allocatable,
-                api_server: api_server.as_deref(),
-            };
-            let result = volumes::prepare(&directory, inputs, &sources).await;
-            Message::Input { uid, input: Input::Prepared(result) }
-        });
+        let Some(entry) = self.pods.get(uid) else { return };
+        let (volumes, uid) = (self.volumes(uid, entry), Arc::clone(uid));
+        self.spawn_call(async move { Message::Input { uid, input: Input::Prepared(volumes.prepare().await) } });
     }
 
     /// Files of ConfigMaps, Secrets and the downward API follow their sources while the pod runs.
@@ -34,23 +56,21 @@ impl Supervisor {
             if entry.life.has_ended() || !spec.volumes.iter().any(volumes::is_refreshed) {
                 continue;
             }
-            let directory = launch::volumes_directory(&self.surroundings.layout, uid);
-            let (facts, spec) = (Arc::clone(&entry.facts), Arc::clone(spec));
-            let (surroundings, sources) = (Arc::clone(&self.surroundings), self.sources.clone());
+            let volumes = self.volumes(uid, entry);
             self.spawn_call(async move {
-                let api_server = surroundings.api_server();
-                let inputs = volumes::Inputs {
-                    facts: &facts,
-                    spec: &spec,
-                    allocatable: &surroundings.allocatable,
-                    api_server: api_server.as_deref(),
-                };
-                // Only what was put in place before; a pod may be cleaned up meanwhile.
-                if directory.is_dir() {
-                    volumes::refresh(&directory, inputs, &sources).await;
-                }
+                volumes.refresh().await;
                 Message::Nothing
             });
+        }
+    }
+
+    fn volumes(&self, uid: &Uid, entry: &Entry) -> PodVolumes {
+        PodVolumes {
+            directory: launch::volumes_directory(&self.surroundings.layout, uid),
+            facts: Arc::clone(&entry.facts),
+            spec: Arc::clone(entry.life.spec()),
+            surroundings: Arc::clone(&self.surroundings),
+            sources: self.sources.clone(),
         }
     }
 

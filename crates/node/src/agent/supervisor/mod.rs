@@ -210,13 +210,7 @@ impl Supervisor {
         let mut refresh = tokio::time::interval(REFRESH_INTERVAL);
         refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.is_drained() {
-            let wake = self.timers.first().map(|(at, _)| self.clock.instant(*at).into());
-            let timer = async {
-                match wake {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let timer = self.clock.reaches(self.timers.first().map(|(at, _)| *at));
             tokio::select! {
                 biased;
                 () = inbox.shutdown.cancelled() => return,
