@@ -33,6 +33,8 @@ struct FieldRequirement {
 enum Source {
     Name,
     Namespace,
+    /// A field that may be named but has no value in any object.
+    Nothing,
     /// A selectable field of the resource, by position.
     Field {
         at: usize,
@@ -57,7 +59,7 @@ impl Selection {
                 match source {
                     Source::Name => name = Some(requirement.value.clone()),
                     Source::Namespace => namespace = Some(requirement.value.clone()),
-                    Source::Field { .. } => {}
+                    Source::Nothing | Source::Field { .. } => {}
                 }
             }
             fields.push(FieldRequirement { source, equals: !requirement.negated, value: requirement.value });
@@ -83,6 +85,7 @@ impl FieldRequirement {
         let actual: Cow<'_, str> = match self.source {
             Source::Name => key_part(&object.key, Part::Name).into(),
             Source::Namespace => key_part(&object.key, Part::Namespace).into(),
+            Source::Nothing => "".into(),
             Source::Field { at, absent, or } => {
                 let text = |at| object.attributes().field(&object.value, at).filter(|text| !text.is_empty());
                 text(at).or_else(|| or.and_then(text)).unwrap_or(Cow::Borrowed(absent))
@@ -114,6 +117,8 @@ fn source_of(resource: &Resource, label: &str) -> Result<Source, Status> {
         "metadata.namespace" if resource.namespaced || resource.unknown_field == UnknownField::Default => {
             return Ok(Source::Namespace);
         }
+        // Upstream lets it be named and forgets to fill it in.
+        "status.podIPs" if resource.kind == "Pod" => return Ok(Source::Nothing),
         _ => {}
     }
     let position = |label: &str| resource.selectable.iter().position(|field| field.label == label);

@@ -142,3 +142,14 @@ async fn an_idle_watch_answers_its_headers_at_once_as_8() {
     let answered = tokio::time::timeout(Duration::from_secs(5), api.raw(Method::GET, &path, &[], "")).await;
     assert_eq!(answered.expect("headers come before events").status(), 200);
 }
+
+/// AS-3: the name in the path of the deprecated form and in a selector must be the same one.
+#[tokio::test]
+async fn a_watch_of_one_object_may_not_select_another() {
+    let api = Api::new().await;
+    let path = "/api/v1/watch/namespaces/default/configmaps/a";
+    let refused = api.get(&format!("{path}?fieldSelector=metadata.name=b")).await.expect(400);
+    assert_eq!(refused.body["message"], "fieldSelector metadata.name doesn't match requested name");
+    let refused = api.get(&format!("{path}?fieldSelector=metadata.namespace=default")).await.expect(400);
+    assert_eq!(refused.body["message"], "fieldSelector metadata.name doesn't match requested name");
+}

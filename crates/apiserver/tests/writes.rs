@@ -71,6 +71,22 @@ async fn pages_show_the_snapshot_of_the_first_as_90() {
     assert_eq!((second.names(), second.version()), (vec!["c", "d", "e"], first.version()));
 }
 
+/// AS-94: a field that upstream knows but never fills in selects by being empty.
+#[tokio::test]
+async fn pods_have_no_list_of_addresses_to_select_by() {
+    let api = Api::new().await;
+    let pod = json!({"metadata": {"name": "a"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}});
+    api.post(PODS, pod).await.expect(201);
+    let status = json!({"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}});
+    api.merge(&format!("{PODS}/a/status"), status).await.expect(200);
+    for (selector, names) in
+        [("status.podIPs=10.0.0.1", vec![]), ("status.podIPs=", vec!["a"]), ("status.podIP=10.0.0.1", vec!["a"])]
+    {
+        assert_eq!(api.get(&format!("{PODS}?fieldSelector={selector}")).await.expect(200).names(), names, "{selector}");
+    }
+    api.get(&format!("{JOBS}?fieldSelector=status.podIPs=")).await.expect(400);
+}
+
 #[tokio::test]
 async fn a_finalizer_holds_and_lets_go_as_113() {
     let api = Api::new().await;

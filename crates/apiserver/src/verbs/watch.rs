@@ -46,11 +46,14 @@ pub(super) async fn watch(
     representation: Representation,
 ) -> Result<Answer, Status> {
     let mut options = ListOptions::parse(&call.query, true)?;
-    if let Some(name) = &target.name {
+    if let Some(name) = target.name.as_ref().filter(|_| options.field_selector.is_empty()) {
         // `/watch/…/name`, the deprecated form.
         options.field_selector = format!("metadata.name={name}");
     }
     let selection = Selection::parse(target.resource, &options)?;
+    if target.name.is_some() && selection.name != target.name {
+        return Err(Status::bad_request("fieldSelector metadata.name doesn't match requested name"));
+    }
     let from = resource_version(&options.resource_version)?;
     let framing = Framing::new(server, call, target.resource, representation)?;
     let seconds = options
