@@ -24,6 +24,7 @@ mod negotiate;
 mod openapi;
 mod opening;
 mod options;
+mod owners_memo;
 mod ownership;
 mod query;
 mod quota;

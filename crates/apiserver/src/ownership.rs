@@ -1,11 +1,18 @@
 //! Who owns which field: the server's side of `managedFields` (AS-82, AS-86, AS-131…AS-136).
 
 use api_schema::{Type, json};
+use bytes::Bytes;
 use http::{HeaderMap, header};
-use patch::apply::{self, Manager};
-use serde_json::{Value, json};
+use patch::apply::{self, Difference, Manager};
+use serde_json::{Map, Value, json};
 
-use crate::{metadata, resources::Resource, route::Target, server::ApiServer};
+use crate::{
+    metadata,
+    owners_memo::{Memo, Remembered},
+    resources::Resource,
+    route::Target,
+    server::ApiServer,
+};
 
 /// The writer of a request, as managedFields will name it.
 #[derive(Debug, Clone)]
@@ -42,6 +49,18 @@ impl Writer {
         }
     }
 
+    /// Records what this writer changed in an object whose owners are set aside; both objects come without them.
+    pub(crate) fn record_aside(
+        &self,
+        memo: &Memo,
+        ty: &'static Type,
+        (old, new): (&Value, &Value),
+        stored: &Bytes,
+    ) -> Remembered {
+        let difference = Difference::between(ty, old, new, &self.manager());
+        memo.record(stored, &difference, &self.manager())
+    }
+
     /// Records what this writer changed.
     pub fn record(&self, ty: &'static Type, old: Option<&Value>, new: &mut Value) {
         apply::update_managed_fields(ty, old, new, &self.manager());
@@ -56,6 +75,11 @@ fn reset_fields(resource: &Resource, subresource: &str) -> &'static [&'static [&
         (_, "") if resource.subresource("status").is_some() => &[&["status"]],
         _ => &[],
     }
+}
+
+/// Whether a patch speaks of managedFields.
+pub fn is_named(patch: &Map<String, Value>) -> bool {
+    patch.get("metadata").is_some_and(|metadata| metadata.get("managedFields").is_some())
 }
 
 /// Asks to forget all owners: an empty list, which canonical objects cannot tell from none (AS-136).

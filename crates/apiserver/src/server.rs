@@ -27,6 +27,7 @@ use crate::{
     metrics::{Exposition, MetricsSource, Request as Counted, RequestMetrics},
     negotiate::{self, Offer},
     options,
+    owners_memo::Memo,
     query::Query,
     quota::Ledger,
     respond::{self, Manner},
@@ -58,6 +59,7 @@ pub(crate) struct State {
     pub(crate) quotas: Ledger,
     pub(crate) requests: RequestMetrics,
     pub(crate) metrics: MetricsSource,
+    pub(crate) owners: Memo,
 }
 
 impl State {
@@ -125,6 +127,7 @@ impl ApiServer {
             quotas: Ledger::default(),
             requests: RequestMetrics::default(),
             metrics: MetricsSource::default(),
+            owners: Memo::default(),
         };
         let server = Self { state: Arc::new(state) };
         crate::bootstrap::run(&server).await?;

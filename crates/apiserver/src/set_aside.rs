@@ -3,40 +3,65 @@
 //! Most writes to a pod report its status or take a finalizer off, while most of its bytes are the spec. Which parts a
 //! write may leave alone its strategy says; here they are only taken out and put back.
 
-use api_schema::{Type, json};
+use api_schema::{
+    Type,
+    json::{self, Raw},
+};
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::{
-    attributes,
+    attributes, metadata,
     status::Status,
     storage::{self, Stored},
 };
 
-/// Members of an object, as bytes, in the order of its type.
-#[derive(Debug, Default)]
+/// Members of an object as bytes, in the order of its type, and the record of who owns what.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct SetAside {
     members: Vec<(&'static str, Bytes)>,
+    managed_fields: Option<Bytes>,
 }
 
 /// Of objects that are read whole.
-pub(crate) static NOTHING: SetAside = SetAside { members: Vec::new() };
+pub(crate) static NOTHING: SetAside = SetAside { members: Vec::new(), managed_fields: None };
 
 impl SetAside {
-    /// The stored object without the members, and the members.
+    /// The stored object without the members and managedFields, and those.
     pub(crate) fn split(stored: &Stored, members: &[&'static str]) -> Result<(Value, Self), Status> {
+        let parse = |bytes: &Bytes| -> Result<Value, Status> {
+            serde_json::from_slice(bytes).map_err(|error| storage::unreadable(stored, &error))
+        };
         let mut rest = Map::new();
         let mut aside = Self::default();
         for (name, value) in attributes::members(&stored.value) {
-            match members.iter().find(|member| **member == name) {
-                Some(member) => aside.members.push((member, value)),
-                None => {
-                    let value = serde_json::from_slice(&value).map_err(|error| storage::unreadable(stored, &error))?;
-                    rest.insert(name, value);
+            if let Some(member) = members.iter().find(|member| **member == name) {
+                aside.members.push((member, value));
+            } else if name == "metadata" {
+                let mut metadata = Map::new();
+                for (name, value) in attributes::members(&value) {
+                    if name == "managedFields" {
+                        aside.managed_fields = Some(value);
+                    } else {
+                        metadata.insert(name, parse(&value)?);
+                    }
                 }
+                rest.insert(name, Value::Object(metadata));
+            } else {
+                rest.insert(name, parse(&value)?);
             }
         }
         Ok((Value::Object(rest), aside))
+    }
+
+    /// Who owns what, if that is set aside.
+    pub(crate) fn managed_fields(&self) -> Option<&Bytes> {
+        self.managed_fields.as_ref()
+    }
+
+    /// The same with another record of who owns what.
+    pub(crate) fn with_managed_fields(&self, managed_fields: Option<Bytes>) -> Self {
+        Self { members: self.members.clone(), managed_fields }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -60,11 +85,16 @@ impl SetAside {
                 object.insert((*name).to_owned(), serde_json::from_slice(bytes).unwrap_or_default());
             }
         }
+        if let Some(bytes) = &self.managed_fields {
+            let list = serde_json::from_slice(bytes).unwrap_or_default();
+            metadata::of(object).insert("managedFields".to_owned(), list);
+        }
     }
 
     /// The whole object as bytes, with room for its version.
     pub(crate) fn stamped(&self, ty: &Type, object: &Value) -> store::Value {
         let raw: Vec<(&str, &[u8])> = self.members.iter().map(|(name, bytes)| (*name, &**bytes)).collect();
+        let raw = Raw { members: &raw, managed_fields: self.managed_fields.as_deref() };
         let (head, tail) = json::encode_stamped_with(ty, object, &raw);
         store::Value::stamped(head, tail)
     }

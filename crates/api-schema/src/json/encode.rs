@@ -76,18 +76,27 @@ fn new_line(depth: usize, out: &mut Vec<u8>) {
 ///
 /// The quotes are part of the pieces, and the member stands where the API's order puts it.
 pub fn encode_stamped(object: &Value) -> (Vec<u8>, Vec<u8>) {
-    stamp(object, |_| None, &[])
+    stamp(object, |_| None, &Raw::default())
 }
 
-/// Like [`encode_stamped`], with members of the object that are only known as bytes: `raw` holds them in the order of
-/// `ty`, whose place among the other members they take.
-pub fn encode_stamped_with(ty: &Type, object: &Value, raw: &[(&str, &[u8])]) -> (Vec<u8>, Vec<u8>) {
+/// Parts of an object that are only known as bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Raw<'a> {
+    /// Members of the object, in the order of its type.
+    pub members: &'a [(&'a str, &'a [u8])],
+    /// `metadata.managedFields`.
+    pub managed_fields: Option<&'a [u8]>,
+}
+
+/// Like [`encode_stamped`], with parts of an object of `ty` that take their places among the others as they are.
+pub fn encode_stamped_with(ty: &Type, object: &Value, raw: &Raw<'_>) -> (Vec<u8>, Vec<u8>) {
     stamp(object, |member| ty.position(member), raw)
 }
 
-fn stamp(object: &Value, position: impl Fn(&str) -> Option<usize>, mut raw: &[(&str, &[u8])]) -> (Vec<u8>, Vec<u8>) {
-    let size = raw.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + 1024;
-    let mut stamp = Stamp { out: Vec::with_capacity(size), split: None };
+fn stamp(object: &Value, position: impl Fn(&str) -> Option<usize>, raw: &Raw<'_>) -> (Vec<u8>, Vec<u8>) {
+    let Raw { members: mut raw, managed_fields } = *raw;
+    let size = raw.iter().map(|(_, bytes)| bytes.len()).sum::<usize>() + managed_fields.map_or(0, <[u8]>::len) + 1024;
+    let mut stamp = Stamp { out: Vec::with_capacity(size), split: None, managed_fields };
     let empty = Map::new();
     let members = object.as_object().unwrap_or(&empty);
     let has_metadata = members.get("metadata").is_some_and(Value::is_object);
@@ -128,13 +137,14 @@ fn stamp(object: &Value, position: impl Fn(&str) -> Option<usize>, mut raw: &[(&
     (stamp.out, tail)
 }
 
-struct Stamp {
+struct Stamp<'a> {
     out: Vec<u8>,
     /// Where the digits go.
     split: Option<usize>,
+    managed_fields: Option<&'a [u8]>,
 }
 
-impl Stamp {
+impl Stamp<'_> {
     fn metadata(&mut self, members: &Map<String, Value>) {
         let order = object_meta();
         let own_place = order.position("resourceVersion");
@@ -156,6 +166,11 @@ impl Stamp {
         if self.split.is_none() {
             separate(&mut self.out, first);
             self.resource_version();
+        }
+        // The last member of all.
+        if let Some(bytes) = self.managed_fields {
+            separate(&mut self.out, false);
+            self.raw("managedFields", bytes);
         }
         self.out.push(b'}');
     }

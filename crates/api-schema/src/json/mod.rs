@@ -25,7 +25,7 @@ pub(crate) use canonical::{Fate, assemble, fate, zero_value};
 pub use convert::{convert, convert_unstructured};
 pub use decode::{decode, parse, parse_noting_duplicates};
 pub(crate) use encode::encode_number;
-pub use encode::{encode, encode_pretty, encode_stamped, encode_stamped_with, encode_string};
+pub use encode::{Raw, encode, encode_pretty, encode_stamped, encode_stamped_with, encode_string};
 pub use error::{DecodeError, StrictError};
 pub use syntax::check as check_syntax;
 pub use type_meta::{summary, type_meta};

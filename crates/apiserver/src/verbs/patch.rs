@@ -32,7 +32,9 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
     let strategy = strategy(target);
     let (body, duplicates) = parse(patch_type, &bytes)?;
     let set_aside = match &body {
-        Value::Object(members) if patch_type != PatchType::Json => strategy.may_set_aside(members),
+        Value::Object(members) if patch_type != PatchType::Json && !ownership::is_named(members) => {
+            strategy.may_set_aside(members)
+        }
         _ => &[],
     };
     let write = Write {

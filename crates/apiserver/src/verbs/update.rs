@@ -131,12 +131,12 @@ pub(super) async fn apply(
         let mut changed = change(&old, call)?;
         aside.strip(&mut changed);
         check_version(stored, &changed, write)?;
-        let Some(new) = prepare(server, call, write, changed, Current { object: &old, aside: &aside })? else {
+        let Some(next) = prepare(server, call, write, changed, Current { object: &old, aside: &aside })? else {
             call.warnings.truncate(warnings);
             leave = &[];
             continue;
         };
-        match store_changed(server, &key, stored, write, new, Current { object: &old, aside: &aside }).await {
+        match store_changed(server, &key, stored, write, next, &old).await {
             Ok(document) => return Ok(Answer::object(200, target.resource, document)),
             Err(WriteError::Conflict(newer)) => {
                 call.warnings.truncate(warnings);
@@ -154,6 +154,14 @@ struct Current<'a> {
     object: &'a Value,
     /// What the object and its successor are judged without.
     aside: &'a SetAside,
+}
+
+/// What is to take its place.
+struct Next {
+    object: Value,
+    aside: SetAside,
+    /// Whether owners that are set aside have changed; others are part of the object.
+    owners_differ: bool,
 }
 
 fn read(stored: &Stored, target: &Target, leave: &[&'static str]) -> Result<(Value, SetAside), Status> {
@@ -202,14 +210,21 @@ fn prepare(
     write: &Write<'_>,
     mut new: Value,
     current: Current<'_>,
-) -> Result<Option<Value>, Status> {
+) -> Result<Option<Next>, Status> {
     let Current { object: old, aside } = current;
     let resource = write.target.resource;
     let cx = context(server);
-    match &write.owners {
-        Owners::RecordedFor(writer) => writer.record(schema(resource)?, Some(old), &mut new),
-        Owners::Settled => {}
-        Owners::Kept => ownership::keep(old, &mut new),
+    let mut next_aside = aside.clone();
+    let mut owners_differ = false;
+    match (&write.owners, aside.managed_fields()) {
+        (Owners::RecordedFor(writer), Some(stored)) => {
+            let after = writer.record_aside(&server.state.owners, schema(resource)?, (old, &new), stored);
+            owners_differ = after.differs;
+            next_aside = aside.with_managed_fields(after.managed_fields);
+        }
+        (Owners::RecordedFor(writer), None) => writer.record(schema(resource)?, Some(old), &mut new),
+        (Owners::Settled, _) => {}
+        (Owners::Kept, _) => ownership::keep(old, &mut new),
     }
     metadata::restore(&mut new, old);
     call.warnings.extend(meta::drop_duplicate_owners(&mut new));
@@ -223,13 +238,15 @@ fn prepare(
         return Ok(None);
     }
     escalation::check_update(&server.state, &call.user, write.target, &new, old)?;
-    let is_unchanged = if write.strategy.defaults_on_read() {
-        is_same(&as_read(resource, write.strategy, new.clone(), &cx)?, old)
-    } else {
-        is_same(&new, old)
-    };
+    let is_unchanged = !owners_differ
+        && if write.strategy.defaults_on_read() {
+            is_same(&as_read(resource, write.strategy, new.clone(), &cx)?, old)
+        } else {
+            is_same(&new, old)
+        };
+    let next = |object| Some(Next { object, aside: next_aside, owners_differ });
     if is_unchanged {
-        return Ok(Some(new));
+        return Ok(next(new));
     }
     admission::on_update(server, write.target, &new, old)?;
     let mut errors = Vec::new();
@@ -241,7 +258,7 @@ fn prepare(
         return Err(Status::invalid(resource.kind, resource.validated_group(), metadata::text(old, "name"), &errors));
     }
     call.warnings.extend(write.strategy.warnings_on_update(&new, old));
-    as_read(resource, write.strategy, new, &cx).map(Some)
+    as_read(resource, write.strategy, new, &cx).map(next)
 }
 
 /// Stores the result, unless it changes nothing (AS-83) or lets a terminating object go (AS-113).
@@ -250,12 +267,13 @@ async fn store_changed(
     key: &str,
     stored: &Stored,
     write: &Write<'_>,
-    mut new: Value,
-    current: Current<'_>,
+    next: Next,
+    old: &Value,
 ) -> Result<Document, WriteError> {
-    let Current { object: old, aside } = current;
+    let Next { object: mut new, aside, owners_differ } = next;
     let resource = write.target.resource;
-    let change = quota::Change { resource, namespace: write.target.namespace(), key, old: Some(old), new: None, aside };
+    let change =
+        quota::Change { resource, namespace: write.target.namespace(), key, old: Some(old), new: None, aside: &aside };
     if is_released(&new, old, resource.kind) {
         if !write.dry_run {
             // Watchers see the object as it last was in the store, finalizers included (AS-99).
@@ -266,7 +284,7 @@ async fn store_changed(
         return Ok(Document::Value(new));
     }
     let is_first_write = stored.revision == stored.create_revision;
-    if is_same(&new, old) && !(is_first_write && write.strategy.is_completed_by_first_write(old)) {
+    if !owners_differ && is_same(&new, old) && !(is_first_write && write.strategy.is_completed_by_first_write(old)) {
         return Ok(Document::Stored(stored.clone()));
     }
     if write.dry_run {

@@ -10,13 +10,19 @@ use super::typed::{Typed, equal};
 use super::{Object, element};
 
 /// The difference between a left and a right object. No field is in both sets.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Comparison {
     /// Fields that the right object has and the left one has not, or has with another value. Upstream keeps the two
     /// apart, but nothing asks which of them a field is in.
     pub(super) changed: FieldSet,
     /// Fields that only the left object has.
     pub(super) removed: FieldSet,
+}
+
+impl Comparison {
+    pub(super) fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.removed.is_empty()
+    }
 }
 
 /// Compares two objects of the same type, without the fields at the paths in `skip` and below them.

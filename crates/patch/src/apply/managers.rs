@@ -281,6 +281,10 @@ fn equal_metadata(left: &Value, right: &Value) -> bool {
         })
 }
 
+pub(super) fn equal_lists_but_for_times(left: &Value, right: &Value) -> bool {
+    matches!((left, right), (Value::Array(left), Value::Array(right)) if equal_lists(left, right))
+}
+
 /// Entries are sorted by time, so equal ones may have changed places; not many, since a write gives a new time to one.
 /// Beyond a number that no server produces, places count.
 fn equal_lists(left: &[Value], right: &[Value]) -> bool {

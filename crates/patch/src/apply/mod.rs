@@ -35,7 +35,7 @@ pub use conflict::Conflict;
 pub(crate) use conflict::message as conflict_message;
 pub use field_set::{FieldSet, FieldSetError};
 pub use managers::equal_but_for_times;
-pub use update::{resets_managed_fields, update_managed_fields};
+pub use update::{Difference, Recorded, record_on_bytes, resets_managed_fields, update_managed_fields};
 
 /// Who writes, through which endpoint, and when.
 #[derive(Debug, Clone, Copy)]

@@ -1,10 +1,10 @@
 //! Ownership after a write that is not an apply: whoever changes a field owns it (AS-134).
 
 use api_schema::Type;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Manager;
-use super::compare::compare;
+use super::compare::{Comparison, compare};
 use super::field_set::FieldSet;
 use super::managers::{self, Entry, NEVER_OWNED, Operation};
 use super::typed::{self, equal};
@@ -75,6 +75,12 @@ pub(super) fn record(
     manager: &Manager<'_>,
 ) -> Result<Vec<Entry>, String> {
     let difference = compare(ty, live, new, &not_owned_through(manager))?;
+    settle(&mut entries, difference, manager);
+    Ok(managers::cap(entries))
+}
+
+/// Takes from each manager what it lost, and gives what changed to the one who changed it.
+fn settle(entries: &mut Vec<Entry>, difference: Comparison, manager: &Manager<'_>) {
     let mut own = Entry::new(manager, Operation::Update, FieldSet::new());
     for entry in entries.iter_mut().filter(|entry| entry.api_version == manager.api_version) {
         if !entry.is_same_manager(&own) {
@@ -93,7 +99,61 @@ pub(super) fn record(
         entries.push(own);
     }
     entries.retain(|entry| !entry.fields.is_empty());
-    Ok(managers::cap(entries))
+}
+
+/// What a write to a stored object changed, as far as anybody can own it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference(Option<Comparison>);
+
+impl Difference {
+    /// For objects that both come without `managedFields`.
+    pub fn between(ty: &'static Type, live: &Value, new: &Value, manager: &Manager<'_>) -> Self {
+        Self(compare(ty, live, new, &not_owned_through(manager)).ok())
+    }
+
+    /// Nothing changed, so nobody gains or loses anything.
+    pub fn is_nothing(&self) -> bool {
+        self.0.as_ref().is_some_and(Comparison::is_empty)
+    }
+
+    /// Appends bytes that only equal differences have in common.
+    pub fn identify(&self, out: &mut Vec<u8>) {
+        for set in self.0.iter().flat_map(|comparison| [&comparison.changed, &comparison.removed]) {
+            set.encode(out);
+            out.push(b'\n');
+        }
+    }
+}
+
+/// `managedFields` after a write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recorded {
+    /// The list as JSON; `None` if nobody owns anything.
+    pub managed_fields: Option<Vec<u8>>,
+    /// Whether a manager came, went, gained or lost a field; a new time alone does not count (AS-83).
+    pub differs: bool,
+}
+
+/// What [`update_managed_fields`] does to a list that the server has stored and the writer did not name, on bytes: the
+/// list is most of what a small write would otherwise have to read and write.
+pub fn record_on_bytes(stored: &[u8], difference: &Difference, manager: &Manager<'_>) -> Recorded {
+    let list: Value = serde_json::from_slice(stored).unwrap_or_default();
+    let before = managers::decode(list.clone(), true).unwrap_or_default();
+    let mut object = json!({"metadata": {}});
+    if let Some(comparison) = &difference.0 {
+        let mut entries = before;
+        settle(&mut entries, comparison.clone(), manager);
+        managers::encode(&mut object, managers::cap(entries));
+    }
+    let after = managers::of(&object);
+    Recorded {
+        managed_fields: after.map(|list| {
+            let mut bytes = Vec::with_capacity(stored.len() + 128);
+            api_schema::json::encode(list, &mut bytes);
+            bytes
+        }),
+        differs: !after.is_some_and(|after| managers::equal_lists_but_for_times(after, &list)),
+    }
 }
 
 /// Fields that are nobody's, or that this endpoint resets (AS-133).
