@@ -169,6 +169,7 @@ mod tests {
         assert_eq!(texts(&validate(&fine)), NONE);
     }
 
+    /// JA-V41…V43.
     #[test]
     fn actions() {
         let with = |action: &str| rule(json!({"action": action, "onExitCodes": {"operator": "In", "values": [1]}}));
@@ -188,6 +189,7 @@ mod tests {
         );
     }
 
+    /// JA-V53, JA-V54.
     #[test]
     fn exactly_one_requirement() {
         assert_eq!(
@@ -202,6 +204,7 @@ mod tests {
         );
     }
 
+    /// JA-V44…V49.
     #[test]
     fn exit_code_requirements() {
         let values = |values: serde_json::Value| exit_codes(json!({"operator": "In", "values": values}));
@@ -236,6 +239,7 @@ mod tests {
         }
     }
 
+    /// JA-V50…V52.
     #[test]
     fn condition_patterns() {
         assert_eq!(
@@ -257,6 +261,7 @@ mod tests {
         );
     }
 
+    /// JA-V40.
     #[test]
     fn twenty_rules() {
         let rules = vec![json!({"action": "Count", "onExitCodes": {"operator": "In", "values": [1]}}); 21];

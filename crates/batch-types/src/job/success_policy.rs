@@ -93,6 +93,7 @@ mod tests {
         assert_eq!(rules(json!([{"succeededCount": 5}, {"succeededIndexes": ""}, {"succeededCount": 0}])), NONE);
     }
 
+    /// JA-V61…V68.
     #[test]
     fn rules_are_checked_against_the_completions() {
         let cases = [
@@ -142,6 +143,7 @@ mod tests {
         );
     }
 
+    /// JA-V60.
     #[test]
     fn only_indexed_jobs_have_one() {
         let job = job(json!({"spec": {"successPolicy": {"rules": []}}}));
@@ -151,6 +153,7 @@ mod tests {
         );
     }
 
+    /// JA-V69.
     #[test]
     fn without_completions_nothing_is_compared() {
         let policy = json!({"rules": [{"succeededCount": 9, "succeededIndexes": "7"}]});
