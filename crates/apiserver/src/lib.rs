@@ -42,6 +42,7 @@ mod tables;
 pub mod tls;
 mod verbs;
 mod views;
+mod warnings;
 
 pub use auth::token::{IssuerError, TokenIssuer};
 pub use body::ResponseBody;

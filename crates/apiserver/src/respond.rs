@@ -18,12 +18,11 @@ use crate::{
     status::Status,
     storage::Stored,
     views::{self, TableForm},
+    warnings,
 };
 
 /// Bodies larger than this are compressed when the client can read that (AS-10).
 const COMPRESS_BYTES_MIN: u64 = 131_072;
-/// Warnings stop after this many bytes of text (AS-156).
-const WARNING_BYTES_MAX: usize = 4096;
 
 /// What of a request decides how its answer is written.
 #[derive(Debug)]
@@ -70,7 +69,7 @@ pub fn respond(
     if let Some(seconds) = retry_after {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
-    add_warnings(headers, warnings);
+    warnings::add(headers, warnings);
     response
 }
 
@@ -329,22 +328,4 @@ pub fn compressed(response: Response<ResponseBody>, manner: &Manner) -> Response
     parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     parts.headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     Response::from_parts(parts, body.compressed())
-}
-
-/// `Warning: 299 - "…"`, each text once (AS-156).
-fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
-    let mut seen: Vec<&str> = Vec::new();
-    let mut bytes = 0;
-    for warning in warnings {
-        bytes += warning.len();
-        if bytes > WARNING_BYTES_MAX || seen.contains(&warning.as_str()) {
-            continue;
-        }
-        seen.push(warning);
-        let clean: String = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let text = format!("299 - \"{}\"", clean.replace('\\', "\\\\").replace('"', "\\\""));
-        if let Ok(value) = HeaderValue::from_bytes(text.as_bytes()) {
-            headers.append(header::WARNING, value);
-        }
-    }
 }
