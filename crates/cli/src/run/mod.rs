@@ -5,6 +5,7 @@
 
 mod apply;
 mod command_job;
+mod home;
 mod manifest;
 pub(crate) mod progress;
 mod report;
@@ -12,7 +13,7 @@ pub(crate) mod screen;
 pub(crate) mod watch;
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ::history::Bounds;
@@ -26,18 +27,17 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
-use tempfile::TempDir;
 use tokio::runtime;
 use tokio::signal::unix::SignalKind;
 
 use self::apply::Checked;
 use self::command_job::CommandFlags;
+use self::home::Home;
 use self::manifest::{Document, instantiate};
 use self::progress::Progress;
 use self::screen::{Manner, Screen};
 use self::watch::{Interruption, Scope, Watching};
 use crate::control_plane::{ControlPlane, RUNTIME_END, Setup, raise_file_limit};
-use crate::data_dir;
 use crate::environment::Environment;
 use crate::failure::{Exit, Failure};
 use crate::job_view::JobView;
@@ -48,7 +48,7 @@ use crate::nodes::kill_nursery;
 use crate::output::{self, say, tell};
 use crate::parts::{Controller, Parts};
 use crate::running::JobFlags;
-use crate::server::{Place, Server};
+use crate::server::Server;
 use crate::shutdown::Signals;
 use crate::text::counted;
 
@@ -196,45 +196,10 @@ fn print(documents: &[Document], format: RunFormat) -> Result<(), Failure> {
     say(&text)
 }
 
-/// Where the node, and with `--data` the store, keep their files.
-enum Home {
-    Kept(PathBuf),
-    /// Removed when it is dropped.
-    Temporary(TempDir),
-}
-
-impl Home {
-    fn choose(options: &Run) -> Result<Self, Failure> {
-        if let Some(data) = &options.data {
-            let data = data_dir::absolute(data)?;
-            data_dir::prepare(&data)?;
-            return Ok(Self::Kept(data));
-        }
-        let made = tempfile::Builder::new().prefix("tally-run-").tempdir();
-        let hint = "set `TMPDIR` to a directory you may write to, or pass one with `--data DIR`";
-        let failure = |error: io::Error| Failure::new(anyhow!(error).context("make a temporary directory")).hint(hint);
-        Ok(Self::Temporary(made.map_err(failure)?))
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::Kept(path) => path,
-            Self::Temporary(directory) => directory.path(),
-        }
-    }
-
-    fn place(&self) -> Place<'_> {
-        match self {
-            Self::Kept(path) => Place::Directory(path),
-            Self::Temporary(_) => Place::Memory,
-        }
-    }
-}
-
 async fn execute(options: &Run, documents: Vec<Document>, environment: &Environment) -> Result<(), Failure> {
     // Before anything is started, so that a signal always ends in order.
     let signals = Signals::listen().context("listen for signals")?;
-    let home = Home::choose(options)?;
+    let home = Home::choose(options.data.as_deref())?;
     let server = Server::private(home.place(), options.feature_gates).await?;
     let client = server.client();
     let checked = apply::check(&client, documents, options.namespace.as_deref()).await?;
@@ -296,12 +261,12 @@ fn grace_of(jobs: &[Job]) -> Duration {
 /// What a second signal does before the process ends.
 fn clean_up(home: &Home) -> impl FnOnce() + Send + 'static {
     let path = home.path().to_owned();
-    let is_temporary = matches!(home, Home::Temporary(_));
+    let is_temporary = home.is_temporary();
     move || {
         // Processes end with the nursery that owns them.
         kill_nursery(&path);
         if is_temporary {
-            let _ = std::fs::remove_dir_all(&path);
+            home::remove(&path);
         }
     }
 }

@@ -113,11 +113,12 @@ async fn cost(arguments: &Arguments) -> Result<()> {
     let data = directory()?;
     let mut server = Tally::start(&arguments.binary, data.path(), &[])?;
     let client = server.client().await?;
-    // One first, so that what is made once is there.
+    // Others first, so that what is made once is there: the figure is what one more costs.
     let sleeps = json!({"command": ["sleep", "1000"]});
     let count = |pods: usize| json!({"completions": pods, "parallelism": pods});
-    start_job(&client, "warm-up", count(1), &sleeps).await?;
-    until_ready(&client, "warm-up", 1).await?;
+    let others = arguments.running / 2;
+    start_job(&client, "warm-up", count(others), &sleeps).await?;
+    until_ready(&client, "warm-up", others).await?;
     let before = Usage::of(&server, data.path())?;
     start_job(&client, "cost", count(arguments.running), &sleeps).await?;
     until_ready(&client, "cost", arguments.running).await?;
