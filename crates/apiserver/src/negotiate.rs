@@ -78,49 +78,40 @@ impl Clause {
 }
 
 /// Chooses the representation of a resource's answer, or refuses as AS-18 says.
+///
+/// Two parties look at the header, as upstream: the router knows media types by their exact spelling, the handler
+/// tries the clauses one by one. A watch is negotiated like a list; what cannot be streamed is refused afterwards.
 pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Representation, Status> {
     let clauses = clauses(headers);
-    if clauses.is_empty() {
+    if header_text(headers).is_empty() {
         return Ok(Representation::JSON);
     }
-    if offer == Offer::Watch {
-        return accept_stream(&clauses);
+    if !clauses.iter().any(|clause| matches!(clause.media_type.as_str(), JSON | YAML | PROTOBUF | "*/*")) {
+        let streams = if offer == Offer::Object { String::new() } else { format!(", {STREAM_TYPES}") };
+        let why = format!("406: Not Acceptable\n\nAvailable representations: {OBJECT_TYPES}{streams}");
+        return Err(Status::not_acceptable(why).with_details(crate::status::Details::default()));
     }
-    let mut knows_type = false;
-    for clause in &clauses {
-        let encoding = match clause.media_type.as_str() {
-            JSON | "*/*" => Encoding::Json,
-            YAML => Encoding::Yaml,
-            PROTOBUF => Encoding::Protobuf,
-            _ => continue,
-        };
-        knows_type = true;
-        if let Some(view) = view_of(clause).filter(|view| is_writable(encoding, *view)) {
-            return Ok(Representation { encoding, view });
-        }
+    let only = |types: &str| Status::not_acceptable(format!("only the following media types are accepted: {types}"));
+    match clauses.iter().find_map(representation) {
+        Some(agreed) if offer == Offer::Watch && agreed.encoding == Encoding::Yaml => Err(only(STREAM_TYPES)),
+        Some(agreed) => Ok(agreed),
+        None => Err(only(OBJECT_TYPES)),
     }
-    Err(refuse(knows_type, offer))
 }
 
-fn accept_stream(clauses: &[Clause]) -> Result<Representation, Status> {
-    for clause in clauses {
-        let encoding = match clause.media_type.as_str() {
-            JSON | "*/*" => Encoding::Json,
-            PROTOBUF => Encoding::Protobuf,
-            _ => continue,
-        };
-        let streams = clause.parameter("stream").is_none_or(|stream| stream == "watch");
-        let view = view_of(clause).filter(|view| is_writable(encoding, *view));
-        if let (true, Some(view)) = (streams, view) {
-            return Ok(Representation { encoding, view });
-        }
-    }
-    let knows_type = clauses.iter().any(|clause| matches!(clause.media_type.as_str(), JSON | YAML | PROTOBUF | "*/*"));
-    if knows_type {
-        Err(Status::not_acceptable(format!("only the following media types are accepted: {STREAM_TYPES}")))
-    } else {
-        Err(refuse(false, Offer::List))
-    }
+/// What a clause asks for, if it can be had.
+fn representation(clause: &Clause) -> Option<Representation> {
+    let encoding = match clause.media_type.as_str() {
+        JSON | "*/*" | "application/*" => Encoding::Json,
+        YAML => Encoding::Yaml,
+        PROTOBUF => Encoding::Protobuf,
+        _ => return None,
+    };
+    let asks = |name: &str| clause.parameter(name).filter(|value| !value.is_empty());
+    let streams = asks("stream").is_none_or(|stream| stream == "watch" && encoding != Encoding::Yaml);
+    let version_fits = asks("sv").is_none_or(|version| version == "v1");
+    let view = view_of(clause).filter(|view| streams && version_fits && is_writable(encoding, *view))?;
+    Some(Representation { encoding, view })
 }
 
 /// Tables hold cells of any type and exist in JSON and YAML only.
@@ -131,15 +122,6 @@ fn is_writable(encoding: Encoding, view: View) -> bool {
 /// The encoding of a refusal that comes before anything was agreed on.
 pub fn encoding_of_refusal(headers: &HeaderMap) -> Encoding {
     accept(headers, Offer::Object).map_or(Encoding::Json, |agreed| agreed.encoding)
-}
-
-fn refuse(knows_type: bool, offer: Offer) -> Status {
-    if knows_type {
-        return Status::not_acceptable(format!("only the following media types are accepted: {OBJECT_TYPES}"));
-    }
-    let streams = if offer == Offer::Object { String::new() } else { format!(", {STREAM_TYPES}") };
-    Status::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {OBJECT_TYPES}{streams}"))
-        .with_details(crate::status::Details::default())
 }
 
 /// The transformation a clause asks for; `None` when it asks for one that does not exist.
@@ -161,30 +143,28 @@ fn view_of(clause: &Clause) -> Option<View> {
     }
 }
 
-/// The clauses of all Accept headers by quality, then position.
+/// The Accept header; a second one is not looked at.
+fn header_text(headers: &HeaderMap) -> &str {
+    headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// The clauses of the Accept header by quality, then the particular ones before the wildcards, then by position.
 pub fn clauses(headers: &HeaderMap) -> Vec<Clause> {
-    let mut clauses: Vec<Clause> = headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|text| text.split(','))
-        .filter_map(clause)
-        .collect();
-    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+    let mut clauses: Vec<Clause> = header_text(headers).split(',').filter_map(clause).collect();
+    let is_wildcard = |clause: &Clause| (clause.media_type.starts_with("*/"), clause.media_type.ends_with("/*"));
+    clauses.sort_by(|a, b| b.quality.total_cmp(&a.quality).then_with(|| is_wildcard(a).cmp(&is_wildcard(b))));
     clauses
 }
 
 fn clause(text: &str) -> Option<Clause> {
     let mut parts = text.split(';').map(str::trim);
-    let media_type = parts.next().filter(|media_type| !media_type.is_empty())?.to_ascii_lowercase();
+    let media_type = parts.next().filter(|media_type| !media_type.is_empty())?.to_owned();
     let mut clause = Clause { media_type, parameters: Vec::new(), quality: 1.0 };
-    for parameter in parts {
-        let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let (key, value) = (key.trim().to_ascii_lowercase(), value.trim().trim_matches('"'));
-        if key == "q" {
-            clause.quality = value.parse().unwrap_or(1.0);
+    for (key, value) in parts.filter_map(|parameter| parameter.split_once('=')) {
+        if key.trim() == "q" {
+            clause.quality = value.parse().unwrap_or_default();
         } else {
-            clause.parameters.push((key, value.to_owned()));
+            clause.parameters.push((key.trim().to_owned(), value.trim().to_owned()));
         }
     }
     Some(clause)
@@ -200,14 +180,39 @@ pub enum BodyType {
 
 /// The type of a POST, PUT or DELETE body (AS-20).
 pub fn body_type(headers: &HeaderMap) -> Result<BodyType, Status> {
-    match media_type(headers).as_deref() {
-        None | Some("" | JSON) => Ok(BodyType::Json),
-        Some(YAML) => Ok(BodyType::Yaml),
-        Some(PROTOBUF) => Ok(BodyType::Protobuf),
-        Some(_) => Err(Status::unsupported_media_type(format!(
-            "the body of the request was in an unknown format - accepted media types include: {OBJECT_TYPES}"
-        ))),
+    let value = content_type(headers);
+    let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match media_type.as_str() {
+        _ if !has_fine_parameters(value) => {}
+        "" if value.is_empty() => return Ok(BodyType::Json),
+        JSON => return Ok(BodyType::Json),
+        YAML => return Ok(BodyType::Yaml),
+        PROTOBUF => return Ok(BodyType::Protobuf),
+        _ => {}
     }
+    Err(Status::unsupported_media_type(format!(
+        "the body of the request was in an unknown format - accepted media types include: {OBJECT_TYPES}"
+    )))
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// Whether every parameter has a name and a value, as Go's `mime.ParseMediaType` wants it; semicolons at the end are
+/// forgiven.
+fn has_fine_parameters(content_type: &str) -> bool {
+    let parameters = content_type.trim_end_matches([';', ' ']).split(';').skip(1);
+    let is_token = |text: &str| !text.is_empty() && !text.contains([' ', '"', '=', ',', '/', '(', ')', '<', '>', '@']);
+    let is_quoted = |text: &str| text.len() >= 2 && text.starts_with('"') && text.ends_with('"');
+    let mut names: Vec<String> = Vec::new();
+    parameters.map(str::trim).all(|parameter| {
+        let Some((name, value)) = parameter.split_once('=') else { return false };
+        let name = name.to_ascii_lowercase();
+        let fine = is_token(&name) && (is_token(value) || is_quoted(value)) && !names.contains(&name);
+        names.push(name);
+        fine
+    })
 }
 
 /// The kinds of patch (AS-21).
@@ -220,19 +225,15 @@ pub enum PatchType {
 }
 
 pub fn patch_type(headers: &HeaderMap) -> Result<PatchType, Status> {
-    match media_type(headers).as_deref() {
-        Some("application/json-patch+json") => Ok(PatchType::Json),
-        Some("application/merge-patch+json") => Ok(PatchType::Merge),
-        Some("application/strategic-merge-patch+json") => Ok(PatchType::Strategic),
-        Some("application/apply-patch+yaml") => Ok(PatchType::Apply),
+    // The router compares spellings, so upper case is another type.
+    match content_type(headers).split(';').next().unwrap_or_default().trim() {
+        "application/json-patch+json" => Ok(PatchType::Json),
+        "application/merge-patch+json" => Ok(PatchType::Merge),
+        "application/strategic-merge-patch+json" => Ok(PatchType::Strategic),
+        "application/apply-patch+yaml" => Ok(PatchType::Apply),
         _ => Err(Status::unsupported_media_type("415: Unsupported Media Type")
             .with_details(crate::status::Details::default())),
     }
-}
-
-fn media_type(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -269,6 +270,58 @@ mod tests {
     fn quality_orders_clauses() {
         let headers = accepting("application/json;q=0.5, application/yaml");
         assert_eq!(accept(&headers, Offer::Object).unwrap().encoding, Encoding::Yaml);
+    }
+
+    /// AS-18: the particular comes before the wildcard, spelling counts, and parameters are conditions.
+    #[test]
+    fn clauses_are_tried_in_upstreams_order() {
+        let not_known = "406: Not Acceptable\n\nAvailable representations: ";
+        let only = "only the following media types are accepted: application/json, application/yaml, ";
+        let streams = "only the following media types are accepted: application/json;stream=watch, ";
+        let cases = [
+            ("*/*, application/yaml", Offer::Object, Ok(Encoding::Yaml)),
+            ("*/*;q=0.9, application/yaml;q=0.1", Offer::Object, Ok(Encoding::Json)),
+            ("application/yaml;q=x, application/json", Offer::Object, Ok(Encoding::Json)),
+            ("application/*, */*", Offer::Object, Ok(Encoding::Json)),
+            ("application/*", Offer::Object, Err(not_known)),
+            ("application/JSON", Offer::Object, Err(not_known)),
+            (";", Offer::Object, Err(not_known)),
+            ("application/json;stream=watch", Offer::Object, Ok(Encoding::Json)),
+            ("application/json;stream=x", Offer::Object, Err(only)),
+            ("application/json;stream=x, application/yaml", Offer::Object, Ok(Encoding::Yaml)),
+            ("application/yaml;stream=watch", Offer::List, Err(only)),
+            ("application/json;sv=v1", Offer::Object, Ok(Encoding::Json)),
+            ("application/json;sv=v2", Offer::Object, Err(only)),
+            ("application/json;as=\"Table\";g=meta.k8s.io;v=v1", Offer::List, Err(only)),
+            ("application/yaml, application/json", Offer::Watch, Err(streams)),
+            ("application/json;stream=x", Offer::Watch, Err(only)),
+        ];
+        for (header, offer, expected) in cases {
+            match (accept(&accepting(header), offer), expected) {
+                (Ok(agreed), Ok(encoding)) => assert_eq!(agreed.encoding, encoding, "{header}"),
+                (Err(status), Err(start)) => assert!(status.message.starts_with(start), "{header}: {}", status.message),
+                (found, _) => panic!("{header}: {found:?}"),
+            }
+        }
+    }
+
+    /// AS-20, AS-21.
+    #[test]
+    fn content_types_are_read_as_go_reads_them() {
+        let sending = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, value.parse().unwrap());
+            headers
+        };
+        for fine in ["", "application/json", "Application/JSON", "application/json; charset=utf-8", "application/json;"]
+        {
+            assert_eq!(body_type(&sending(fine)).unwrap(), BodyType::Json, "{fine}");
+        }
+        for odd in ["application/json; charset", "application/json; a=b; a=c", "application/json;;a=b", "json", ";"] {
+            assert_eq!(body_type(&sending(odd)).unwrap_err().code, 415, "{odd}");
+        }
+        assert_eq!(patch_type(&sending("application/merge-patch+json ; x")).unwrap(), PatchType::Merge);
+        assert_eq!(patch_type(&sending("application/Merge-Patch+json")).unwrap_err().code, 415);
     }
 
     #[test]
