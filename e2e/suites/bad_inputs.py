@@ -127,6 +127,7 @@ def integers_are_integers(kit: Kit):
 def the_door_speaks_http_over_tls_only(kit: Kit):
     wire = Wire(kit)
     with wire.plain_socket() as plain:
+        # BI-13
         plain.sendall(b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n")
         contains(read_all(plain).decode(), " 400 ", "Client sent an HTTP request to an HTTPS server.")
     for row, line, headers, code in (
@@ -253,16 +254,8 @@ def names_follow_the_rules(kit: Kit):
     contains(dotted.headers["Warning"], "metadata.name")
     nameless = {**job("x"), "metadata": {}}
     expect("BI-26", wire.ask("POST", at["jobs"], nameless), 422)
-    for prefix in ("Bad_", "-a"):
+    for prefix in ("Bad_", "-a", "a" * 300):
         expect("BI-26", wire.ask("POST", at["jobs"], {**nameless, "metadata": {"generateName": prefix}}), 422)
-
-
-@case
-def a_generated_name_of_any_length_is_cut_or_refused(kit: Kit):
-    wire, at = Wire(kit), paths(kit)
-    reply = wire.ask("POST", at["jobs"], {**job("x"), "metadata": {"generateName": "a" * 300}})
-    if reply.code not in (201, 422):
-        raise AssertionError(f"BI-26: {reply!r}")
 
 
 @case
@@ -297,7 +290,7 @@ def tricks_with_paths_lead_nowhere(kit: Kit):
     for path in (f"{at['configmaps']}%2fsettings", f"{at['configmaps']}/..%2fsettings",
                  f"{at['configmaps']}//settings", f"{at['configmaps']}/../configmaps/settings",
                  f"{at['configmaps']}/%2e%2e/configmaps/settings"):
-        same((path, wire.ask("GET", path).code), (path, 404))
+        same(("BI-31", path, wire.ask("GET", path).code), ("BI-31", path, 404))
 
 
 # --- 6.3 Job spec
@@ -424,23 +417,16 @@ def patches_are_bounded_and_well_formed(kit: Kit):
     rows = [
         ("BI-64 count", [operation] * 10_001, 413),
         ("BI-64 no list", operation, 400),
-        ("BI-64 unknown", [{"op": "multiply", "path": "/data/a"}], None),
+        ("BI-64 unknown", [{"op": "multiply", "path": "/data/a"}], 422),
         ("BI-64 missing", [{"op": "remove", "path": "/data/none"}], 422),
         ("BI-64 test", [{"op": "test", "path": "/data/x", "value": "z"}], 422),
+        ("BI-64 copies", bomb, 422),
     ]
     for row, body, code in rows:
-        reply = wire.ask("PATCH", one, body, JSON_PATCH)
-        if code is None and reply.code in (400, 422):
-            continue
-        expect(row, reply, code)
-    reply = wire.ask("PATCH", one, bomb, JSON_PATCH)
-    if reply.code not in (400, 413, 422):
-        raise AssertionError(f"BI-64 copies: {reply!r}")
+        expect(row, wire.ask("PATCH", one, body, JSON_PATCH), code)
     expect("BI-65", wire.ask("PATCH", one, '"text"', MERGE), 400)
     apply = {"Content-Type": "application/apply-patch+yaml"}
-    nobody = wire.ask("PATCH", one, config_map("a"), apply)
-    if nobody.code not in (400, 422):
-        raise AssertionError(f"BI-65: {nobody!r}")
+    expect("BI-65", wire.ask("PATCH", one, config_map("a"), apply), 422)
 
 
 @case
