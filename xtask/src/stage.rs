@@ -76,6 +76,11 @@ impl Stages {
 
 /// Runs a command with its output passed on, and counts the tests it reports.
 pub(crate) fn counted(command: &mut Command) -> Result<Outcome> {
+    counted_and_heard(command, |_| {})
+}
+
+/// The same; every line of its standard output is told to `hear` as well.
+pub(crate) fn counted_and_heard(command: &mut Command, mut hear: impl FnMut(&str)) -> Result<Outcome> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command
         .stdin(Stdio::null())
@@ -84,7 +89,12 @@ pub(crate) fn counted(command: &mut Command) -> Result<Outcome> {
         .spawn()
         .with_context(|| format!("start `{name}`"))?;
     let stderr = child.stderr.take().map(|stderr| thread::spawn(move || pass_on(stderr, |line| eprintln!("{line}"))));
-    let mut counts = child.stdout.take().map_or(Counts::default(), |stdout| pass_on(stdout, |line| println!("{line}")));
+    let mut counts = child.stdout.take().map_or(Counts::default(), |stdout| {
+        pass_on(stdout, |line| {
+            println!("{line}");
+            hear(line);
+        })
+    });
     if let Some(Ok(more)) = stderr.map(thread::JoinHandle::join) {
         counts += more;
     }
@@ -92,7 +102,7 @@ pub(crate) fn counted(command: &mut Command) -> Result<Outcome> {
     Ok(if status.success() { Outcome::Passed(counts) } else { Outcome::Failed(counts) })
 }
 
-fn pass_on(output: impl Read, print: impl Fn(&str)) -> Counts {
+fn pass_on(output: impl Read, mut print: impl FnMut(&str)) -> Counts {
     let mut counts = Counts::default();
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);

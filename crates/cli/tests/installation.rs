@@ -1,4 +1,4 @@
-//! What `tally up` leaves on disk, however the user's shell is set up (BI-122).
+//! What `tally up` leaves on disk, however the user's shell is set up (BI-122) and however little room there is (BI-123).
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -58,5 +58,49 @@ fn credentials_are_the_owners_alone_whatever_the_umask() {
     let keys = fs::read_dir(data.join("pki")).unwrap().map(|entry| entry.unwrap().path());
     for key in keys.filter(|path| path.extension().is_some_and(|extension| extension == "pem")) {
         assert_eq!(mode(&key), 0o600, "{}", key.display());
+    }
+}
+
+/// Starts on a disk with so many bytes left, then again with room, then on the same disk without the right to write, and
+/// tells how each went. Needs the right to mount; exit code 77 says that it is missing.
+const ON_A_SMALL_DISK: &str = r#"
+    up() { "$0" up --data "$1" --listen 127.0.0.1:0 --node none --controllers none > /dev/null & }
+    mount -t tmpfs -o size=8m tmpfs "$1" || exit 77
+    dd if=/dev/zero of="$1/fill" bs=64k 2> /dev/null
+    truncate -s "-$2" "$1/fill"
+    up "$1/data"; wait $!; echo "full: exit $?"
+    rm "$1/fill"
+    up "$1/data"
+    for _ in $(seq 300); do test -e "$1/data/kubeconfig" && break; sleep 0.1; done
+    test -e "$1/data/kubeconfig" && echo "with room: starts"
+    kill $!; wait $!
+    mount -o remount,ro "$1"
+    up "$1/other"; wait $!; echo "read-only: exit $?"
+    up "$1/data"; wait $!; echo "read-only with a store: exit $?"
+"#;
+
+/// BI-123: a start that finds no room says so and fails, and leaves nothing behind that a later start trips over.
+#[test]
+fn a_full_or_read_only_disk_is_refused_and_harms_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    // From nothing at all to nearly enough: the store, keys and credentials need about 100 KiB.
+    for left in [0, 4, 16, 32, 48, 64].map(|kibibytes| kibibytes * 1024) {
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", ON_A_SMALL_DISK, env!("CARGO_BIN_EXE_tally")])
+            .arg(dir.path())
+            .arg(left.to_string())
+            .stdin(Stdio::null())
+            .output()
+            .expect("run unshare");
+        let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        if stderr.contains("unshare failed") || output.status.code() == Some(77) {
+            eprintln!("skipped: a small disk takes the right to mount one: {stderr}");
+            return;
+        }
+        let expected = "full: exit 1\nwith room: starts\nread-only: exit 1\nread-only with a store: exit 1\n";
+        assert_eq!(stdout, expected, "with {left} bytes left: {stderr}");
+        for cause in ["No space left on device", "Read-only file system", "error: ", "hint: "] {
+            assert!(stderr.contains(cause), "with {left} bytes left nobody says `{cause}`: {stderr}");
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! A client that fails at one chosen call, for tests that try every one of them (spec/invariants: exhaustive faults).
+//! A client with which one chosen call goes wrong, for tests of what a controller makes of that.
 //!
-//! A scenario is run once to count the calls, then once for every call and fault; whatever happens, it must end the
-//! same. Lists, watches and events are not counted: nothing is decided by their order.
+//! Every fault at every call is tried elsewhere: `testkit`'s enumeration runs whole scenarios in virtual time. Lists,
+//! watches and events are not counted: nothing is decided by their order.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,6 @@ use http::{Method, Request, Response};
 use kube::{Client, Error, client::Body};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 
 use crate::{
     runtime::ControllerContext,
@@ -20,10 +19,6 @@ use crate::{
 /// What goes wrong.
 #[derive(Clone)]
 pub(crate) enum Fault {
-    /// The process ends when the call has been carried out, before anybody hears of it.
-    Crash,
-    /// The call is carried out, and its answer gets lost.
-    AnswerLost,
     /// The call never arrives.
     RequestLost,
     /// The server says no.
@@ -32,14 +27,10 @@ pub(crate) enum Fault {
     Interference(Arc<dyn Fn(Client) -> BoxFuture<'static, ()> + Send + Sync>),
 }
 
-/// The faults that a process must survive wherever they happen.
-pub(crate) const EVERYWHERE: [Fault; 3] = [Fault::Crash, Fault::AnswerLost, Fault::RequestLost];
-
 /// Cheap to clone; all clones count the same calls.
 #[derive(Clone)]
 pub(crate) struct Faults {
     state: Arc<Mutex<State>>,
-    crashed: watch::Sender<bool>,
 }
 
 struct State {
@@ -48,7 +39,7 @@ struct State {
     fault: Option<(Where, Fault)>,
 }
 
-type Where = Box<dyn Fn(usize, &Call) -> bool + Send>;
+type Where = Box<dyn Fn(&Call) -> bool + Send>;
 
 /// A call that a controller has made.
 #[derive(Debug, Clone, PartialEq)]
@@ -64,21 +55,16 @@ impl Faults {
         Self::new(None)
     }
 
-    /// The fault comes at the call of this number.
-    pub(crate) fn at(number: usize, fault: Fault) -> Self {
-        Self::new(Some((Box::new(move |this, _| this == number), fault)))
-    }
-
     /// The fault comes at the first call of this kind.
     pub(crate) fn at_first(method: Method, part_of_path: &'static str, fault: Fault) -> Self {
-        Self::new(Some((Box::new(move |_, call| call.method == method && call.path.contains(part_of_path)), fault)))
+        Self::new(Some((Box::new(move |call| call.method == method && call.path.contains(part_of_path)), fault)))
     }
 
     fn new(fault: Option<(Where, Fault)>) -> Self {
-        Self { state: Arc::new(Mutex::new(State { calls: Vec::new(), fault })), crashed: watch::Sender::new(false) }
+        Self { state: Arc::new(Mutex::new(State { calls: Vec::new(), fault })) }
     }
 
-    /// Every call so far, those of earlier lives included.
+    /// Every call so far.
     pub(crate) fn calls(&self) -> Vec<Call> {
         self.state.lock().calls.clone()
     }
@@ -93,23 +79,6 @@ impl Faults {
         })
         .await;
         assert!(found.is_ok(), "no {method} was answered with {code}: {:#?}", self.calls());
-    }
-
-    /// Runs a controller in a world until it ends, and starts it anew when it has crashed.
-    pub(crate) async fn run<F: Future<Output = ()>>(
-        self,
-        context: ControllerContext,
-        controller: impl Fn(ControllerContext) -> F,
-    ) {
-        let client = self.client(context.client.clone());
-        let context = ControllerContext { client, ..context };
-        let mut crashed = self.crashed.subscribe();
-        tokio::select! {
-            () = controller(context.clone()) => return,
-            _ = crashed.wait_for(|crashed| *crashed) => {}
-        }
-        self.crashed.send_replace(false);
-        controller(context).await;
     }
 
     fn client(&self, client: Client) -> Client {
@@ -129,15 +98,6 @@ impl Faults {
         match fault {
             None => self.forward(client, request, number).await,
             Some(Fault::RequestLost) => Err(lost()),
-            Some(Fault::AnswerLost) => {
-                self.forward(client, request, number).await?;
-                Err(lost())
-            }
-            Some(Fault::Crash) => {
-                let _ = self.forward(client, request, number).await;
-                self.crashed.send_replace(true);
-                std::future::pending().await
-            }
             Some(Fault::Refused(code, message)) => Ok(refusal(code, message)),
             Some(Fault::Interference(interfere)) => {
                 interfere(client.clone()).await;
@@ -150,7 +110,7 @@ impl Faults {
         let mut state = self.state.lock();
         let number = state.calls.len();
         let call = Call { method: request.method().clone(), path: request.uri().path().to_owned(), code: 0 };
-        let hit = state.fault.as_ref().is_some_and(|(here, _)| here(number, &call));
+        let hit = state.fault.as_ref().is_some_and(|(here, _)| here(&call));
         state.calls.push(call);
         (number, if hit { state.fault.take().map(|(_, fault)| fault) } else { None })
     }
@@ -162,31 +122,15 @@ impl Faults {
     }
 }
 
-/// Tries every fault at every call. `scenario` gets a world of its own each time, and must check how it ended.
-pub(crate) async fn everywhere<F: Future<Output = ()>>(scenario: impl Fn(Faults) -> F) -> usize {
-    let faults = Faults::none();
-    scenario(faults.clone()).await;
-    let calls = faults.calls().len();
-    let mut missed = 0;
-    for number in 0..calls {
-        for fault in EVERYWHERE {
-            let faults = Faults::at(number, fault);
-            scenario(faults.clone()).await;
-            missed += usize::from(faults.state.lock().fault.is_some());
-        }
-    }
-    // A race can make a call or two unnecessary; faults that rarely happen would prove nothing.
-    assert!(missed * 10 <= calls * EVERYWHERE.len(), "{missed} of {} faults never happened", calls * EVERYWHERE.len());
-    calls
-}
-
-/// Starts a controller whose calls can fail.
+/// Starts a controller of whose calls one may fail.
 pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
     world: &mut World,
     faults: &Faults,
-    controller: impl Fn(ControllerContext) -> F + Send + 'static,
+    controller: impl FnOnce(ControllerContext) -> F,
 ) {
-    world.spawn("controller", faults.clone().run(world.context.clone(), controller));
+    let client = faults.client(world.context.client.clone());
+    let context = ControllerContext { client, ..world.context.clone() };
+    world.spawn("controller", controller(context));
 }
 
 fn is_counted(request: &Request<Body>) -> bool {

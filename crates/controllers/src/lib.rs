@@ -15,4 +15,6 @@ pub mod ttl;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod regressions;
+#[cfg(test)]
 mod testing;

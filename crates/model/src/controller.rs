@@ -208,6 +208,7 @@ fn outcome(answer: Answer) -> CallOutcome {
     match answer {
         Answer::Done => CallOutcome::Done,
         Answer::Gone => CallOutcome::Gone,
+        Answer::HadEnded => CallOutcome::HadEnded,
         Answer::NameTaken => CallOutcome::NameTaken,
         Answer::Unanswered => CallOutcome::Unanswered(String::new()),
         Answer::Refused | Answer::Conflict => CallOutcome::Failed(String::new()),

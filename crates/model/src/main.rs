@@ -80,9 +80,9 @@ fn conclude(options: &Options, reports: &[Report], took: Duration) -> Result<()>
         let of = |report: &Report| report.met.iter().find(|(met, _)| *met == row).map_or(0, |(_, times)| *times);
         reports.iter().map(of).sum()
     };
-    println!("\nsituations met");
+    println!();
     for row in Row::ALL {
-        println!("{:>12}  {}", times(*row), row.text());
+        println!("situation: {} {}", times(*row), row.text());
     }
     let unmet: Vec<&str> = Row::ALL.iter().filter(|row| times(**row) == 0).map(|row| row.text()).collect();
     println!(
@@ -90,6 +90,8 @@ fn conclude(options: &Options, reports: &[Report], took: Duration) -> Result<()>
         reports.len(),
         took.as_secs_f64()
     );
+    println!("measured: distinct states model-checked = {states}");
+    println!("{} passed, {broken} failed", reports.iter().filter(|report| report.broken.is_empty()).count());
     if broken > 0 {
         bail!("{broken} promises are broken");
     }

@@ -19,7 +19,13 @@ impl State {
                 let failures = FailureCounts { counted: counted.into(), ignored: ignored.into() };
                 self.create(config, name, failures)
             }
-            Call::Delete { slot, .. } => self.change(slot, |pod| pod.delete()),
+            Call::Delete { slot, .. } => {
+                let had_ended = self.pods[usize::from(slot)].is_terminal();
+                match self.change(slot, |pod| pod.delete()) {
+                    Answer::Done if had_ended => Answer::HadEnded,
+                    answer => answer,
+                }
+            }
             Call::MarkSurplus(slot) => self.change(slot, |pod| pod.mark_surplus()),
             Call::ReleaseSurplus(slot) => self.change(slot, |pod| pod.release_surplus()),
             Call::Release(slot) => {

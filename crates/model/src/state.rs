@@ -81,6 +81,8 @@ pub(crate) enum Answer {
     Refused,
     Unanswered,
     Conflict,
+    /// A deletion of a pod that had ended.
+    HadEnded,
 }
 
 impl Answers {
@@ -100,7 +102,8 @@ impl Answers {
             2 => Answer::NameTaken,
             3 => Answer::Refused,
             4 => Answer::Unanswered,
-            _ => Answer::Conflict,
+            5 => Answer::Conflict,
+            _ => Answer::HadEnded,
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Hands the history of a run to the oracle, and says what of it can be judged under this scenario.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use apiserver::storage::{ObjectStore, attributes};
@@ -29,48 +29,46 @@ pub(crate) async fn judge(changes: &[Change], notes: Notes, scenario: &Scenario,
         settled: true,
         late_landings: !is_quiet,
     };
+    let unfenced = Unfenced::of(changes, &notes);
     let history = history(changes, notes).await;
     let findings = oracle::judge(&history, tolerance);
     for (situation, many) in &findings.met {
         counters.add_many(&format!("met: {situation}"), *many);
     }
-    let excuses = Excuses::of(scenario, &faults);
-    let disowned = disowned(changes);
-    let named = |one: &Violation| disowned.iter().any(|name| one.object.contains(name) || one.what.contains(name));
-    let broken = findings.violations.iter().filter(|one| !excuses.excuse(one) && !named(one));
+    count_summer_time(changes, scenario, counters);
+    let excuses = Excuses::of(&faults, unfenced);
+    let broken = findings.violations.iter().filter(|one| !excuses.excuse(one));
     broken.map(ToString::to_string).collect()
 }
 
-/// What a scenario contains that no controller can make up for.
+/// What happened that no controller can make up for.
 struct Excuses {
-    /// Two processes, or what one sent before it died, work at the same time without knowing of each other.
-    unfenced: bool,
+    unfenced: Unfenced,
     gates: bool,
     clocks: bool,
 }
 
 impl Excuses {
-    fn of(scenario: &Scenario, faults: &[&Fault]) -> Self {
+    fn of(faults: &[&Fault], unfenced: Unfenced) -> Self {
         let any = |is: fn(&Fault) -> bool| faults.iter().any(|fault| is(fault));
         Self {
-            unfenced: scenario.weather.late > 0
-                || any(|fault| matches!(fault, Fault::SecondManager { .. } | Fault::ManagerCrash { .. })),
+            unfenced,
             gates: any(|fault| matches!(fault, Fault::Gates { .. })),
             clocks: any(|fault| matches!(fault, Fault::ClockJump { .. } | Fault::NodeClockJump { .. })),
         }
     }
 
     fn excuse(&self, violation: &Violation) -> bool {
+        let unfenced = || self.unfenced.concerns(violation);
         match violation.invariant {
-            // A pod or a Job that is made by a call from the past, and what follows from it.
-            "INV-9" | "INV-11" | "INV-17" | "INV-18" | "INV-19" | "INV-23" | "INV-35" | "INV-36" if self.unfenced => {
-                true
-            }
-            "INV-1" if self.unfenced => violation.what.contains("finished without counting"),
+            // A pod or a Job that is made or deleted by a call from the past, and what follows from it.
+            "INV-9" | "INV-11" | "INV-17" | "INV-18" | "INV-19" | "INV-23" | "INV-35" | "INV-36" if unfenced() => true,
+            "INV-1" if unfenced() => violation.what.contains("finished without counting"),
             // Without their gates there are no delegated Jobs, no replacement policy, and no interim conditions.
             "INV-8" | "INV-9" | "INV-11" | "INV-15" | "INV-18" | "INV-23" if self.gates => true,
             // The oracle compares times in objects with a clock that nobody sets.
             "INV-33" => self.clocks,
+            "INV-10" => self.clocks && violation.what.contains("DeadlineExceeded"),
             // A success may end a delay before the oracle believes that it was seen.
             "INV-21" => violation.what.contains("after the last of"),
             // Who deleted a Job with finalizers is not always known: the answer may name an older revision.
@@ -80,19 +78,74 @@ impl Excuses {
     }
 }
 
-/// Names of pods whose owners were taken away by a user: whose they are then, and whether they count, depends on who was
-/// quicker.
-fn disowned(changes: &[Change]) -> BTreeSet<String> {
-    let mut owned: BTreeMap<&str, bool> = BTreeMap::new();
-    let mut names = BTreeSet::new();
-    for change in changes.iter().filter(|change| change.key.starts_with("pods/")) {
-        let pod: serde_json::Value = serde_json::from_slice(&change.bytes).unwrap_or_default();
-        let has_owner = pod["metadata"]["ownerReferences"].is_array();
-        if owned.insert(&change.key, has_owner) == Some(true) && !has_owner {
-            names.extend(change.key.rsplit('/').next().map(str::to_owned));
+/// Jobs, CronJobs and their dependents that a call wrote to which its sender did not count on any more (P-1, P-4, P-12):
+/// two processes, or one and what is left of another, work on them without knowing of each other.
+#[derive(Default)]
+struct Unfenced {
+    /// By name, since when.
+    names: BTreeMap<String, u64>,
+}
+
+impl Unfenced {
+    fn of(changes: &[Change], notes: &Notes) -> Self {
+        let mut owners: BTreeMap<String, String> = BTreeMap::new();
+        let mut names: BTreeMap<String, u64> = BTreeMap::new();
+        for change in changes {
+            let Some((kind, name)) = named(&change.key) else { continue };
+            let object: serde_json::Value = serde_json::from_slice(&change.bytes).unwrap_or_default();
+            if let Some(owner) = object["metadata"]["ownerReferences"][0]["name"].as_str() {
+                owners.insert(name.to_owned(), owner.to_owned());
+            }
+            if notes.unfenced.contains(&change.revision) && matches!(kind, "pods" | "jobs.batch" | "cronjobs.batch") {
+                names.entry(name.to_owned()).or_insert(change.revision);
+            }
         }
+        // What concerns a pod concerns its Job and all pods of that, and so on upwards.
+        for _ in 0..2 {
+            for (name, owner) in &owners {
+                if let Some(since) = names.get(name).copied() {
+                    let known = names.entry(owner.clone()).or_insert(since);
+                    *known = since.min(*known);
+                }
+            }
+        }
+        for _ in 0..2 {
+            for (name, owner) in &owners {
+                if let Some(since) = names.get(owner).copied() {
+                    names.entry(name.clone()).or_insert(since);
+                }
+            }
+        }
+        Self { names }
     }
-    names
+
+    fn concerns(&self, violation: &Violation) -> bool {
+        let name = violation.object.rsplit(' ').next().unwrap_or_default();
+        self.names.get(name).is_some_and(|since| violation.revision == 0 || *since <= violation.revision)
+    }
+}
+
+/// Kind and name of what a key stands for.
+fn named(key: &str) -> Option<(&str, &str)> {
+    Some((key.split('/').next()?, key.rsplit('/').next()?))
+}
+
+/// Worlds that begin shortly before a change of summer time: whether the CronJobs of that zone got past it.
+fn count_summer_time(changes: &[Change], scenario: &Scenario, counters: &Counters) {
+    let (offset, counter) = match &scenario.began[..7] {
+        "2026-03" => ("+02:00", "a Job started by the clock after clocks went forward"),
+        "2026-10" => ("+01:00", "a Job started by the clock after clocks went back"),
+        _ => return,
+    };
+    let is_after = |change: &&Change| {
+        let job: serde_json::Value = serde_json::from_slice(&change.bytes).unwrap_or_default();
+        let scheduled = &job["metadata"]["annotations"]["batch.kubernetes.io/cronjob-scheduled-timestamp"];
+        scheduled.as_str().is_some_and(|time| time.ends_with(offset))
+    };
+    let mut jobs = changes.iter().filter(|change| change.key.starts_with("jobs.batch/"));
+    if jobs.any(|change| is_after(&change)) {
+        counters.add(counter);
+    }
 }
 
 fn fault_of(what: &What) -> Option<&Fault> {

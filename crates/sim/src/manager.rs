@@ -63,6 +63,11 @@ impl Manager {
         Some(ended.map_or_else(|error| error.to_string(), str::to_owned))
     }
 
+    /// Another one does the same work.
+    pub(crate) fn meet_rival(&self) {
+        self.life.meet_rival();
+    }
+
     /// Everything stops where it stands, and so do tasks that were let go of: nothing they send arrives.
     pub(crate) fn crash(mut self) {
         self.life.end();

@@ -4,7 +4,7 @@
 //! A call is carried out by the server even if its caller has died meanwhile, as over a real network; and nothing that a
 //! dead caller's leftovers send arrives any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -38,6 +38,15 @@ type Pieces = UnsyncBoxBody<Bytes, Error>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Life {
     over: Arc<AtomicBool>,
+    rival: Arc<AtomicBool>,
+}
+
+/// Whose call it is.
+struct Sender {
+    name: &'static str,
+    life: Life,
+    /// Whether its sender has given it up.
+    is_late: bool,
 }
 
 impl Life {
@@ -45,8 +54,17 @@ impl Life {
         self.over.store(true, Ordering::Relaxed);
     }
 
+    /// From now on another process does the same work, or has done so a moment ago.
+    pub(crate) fn meet_rival(&self) {
+        self.rival.store(true, Ordering::Relaxed);
+    }
+
     fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
+    }
+
+    fn has_rival(&self) -> bool {
+        self.rival.load(Ordering::Relaxed)
     }
 }
 
@@ -83,6 +101,9 @@ pub(crate) struct Notes {
     pub(crate) authors: BTreeMap<u64, (&'static str, Timestamp)>,
     /// Who asked for which object, at which revision.
     pub(crate) reads: Vec<(&'static str, String, u64)>,
+    /// Revisions that a call wrote whose sender did not count on it any more: it came late, or its sender was dead, or
+    /// another process did the same work at the time.
+    pub(crate) unfenced: BTreeSet<u64>,
 }
 
 /// What becomes of one call.
@@ -144,7 +165,7 @@ impl Network {
         }
         match fate {
             Fate::Delivered => {
-                let answered = self.deliver(name, request, there).await;
+                let answered = self.deliver(Sender { name, life: life.clone(), is_late: false }, request, there).await;
                 pause(back).await;
                 answered
             }
@@ -154,7 +175,7 @@ impl Network {
             }
             Fate::ReplyLost => {
                 // The answer's body is dropped unread, which ends a watch too.
-                drop(self.deliver(name, request, there).await);
+                drop(self.deliver(Sender { name, life: life.clone(), is_late: false }, request, there).await);
                 Err("the connection was reset before the answer came".into())
             }
             Fate::Late(delay) => {
@@ -162,7 +183,7 @@ impl Network {
                 tokio::spawn(async move {
                     pause(delay).await;
                     // What was on its way arrives, even if its sender is dead by now.
-                    let _ = (life, network.deliver(name, request, Duration::ZERO).await);
+                    let _ = network.deliver(Sender { name, life, is_late: true }, request, Duration::ZERO).await;
                 });
                 pause(there).await;
                 Err("the call timed out".into())
@@ -177,7 +198,7 @@ impl Network {
     /// Lets the server that is there at the moment of arrival carry the call out.
     async fn deliver(
         &self,
-        name: &'static str,
+        sender: Sender,
         request: Request<Body>,
         there: Duration,
     ) -> Result<Response<Pieces>, Error> {
@@ -193,7 +214,7 @@ impl Network {
             tokio::select! {
                 biased;
                 () = dead.cancelled() => {}
-                response = network.carry_out(name, request, callee) => drop(answer.send(response)),
+                response = network.carry_out(sender, request, callee) => drop(answer.send(response)),
             }
         });
         answered.await.unwrap_or_else(|_| Err("the connection broke".into()))
@@ -202,13 +223,13 @@ impl Network {
     /// Lets a server work on a call, and notes what comes of it.
     async fn carry_out(
         &self,
-        name: &'static str,
+        sender: Sender,
         request: Request<Body>,
         callee: Callee,
     ) -> Result<Response<Pieces>, Error> {
         let is_write = request.method() != Method::GET;
         if !is_write && request.uri().query().is_none() {
-            let read = (name, request.uri().path().to_owned(), (callee.revision)());
+            let read = (sender.name, request.uri().path().to_owned(), (callee.revision)());
             self.shared.notes.lock().reads.push(read);
         }
         let mut work = pin!(callee.client.send(request));
@@ -217,7 +238,7 @@ impl Network {
             let before = (callee.revision)();
             let polled = work.as_mut().poll(context);
             for revision in before + 1..=(callee.revision)() {
-                self.note_author(name, revision);
+                self.note_author(&sender, revision);
             }
             polled
         });
@@ -229,14 +250,19 @@ impl Network {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await?.to_bytes();
         if let Some(revision) = resource_version(&bytes).filter(|_| parts.status.is_success()) {
-            self.note_author(name, revision);
+            self.note_author(&sender, revision);
         }
         Ok(self.watched(Response::from_parts(parts, Body::from(bytes)), callee.dead))
     }
 
-    fn note_author(&self, name: &'static str, revision: u64) {
+    fn note_author(&self, sender: &Sender, revision: u64) {
         let now = self.shared.clock.now();
-        self.shared.notes.lock().authors.entry(revision).or_insert((name, now));
+        let mut notes = self.shared.notes.lock();
+        let is_news = !notes.authors.contains_key(&revision);
+        notes.authors.entry(revision).or_insert((sender.name, now));
+        if is_news && (sender.is_late || sender.life.is_over() || sender.life.has_rival()) {
+            notes.unfenced.insert(revision);
+        }
     }
 
     /// The answer as it gets through: piece by piece, sometimes late, sometimes not to its end.

@@ -104,7 +104,9 @@ impl Server {
         self.seen = self.seen.max(running.store.revision());
         self.network.connect(None);
         running.dead.cancel();
-        self.disk.lose_power(kept);
+        if self.disk.lose_power(kept) {
+            self.counters.add("recoveries with a torn tail");
+        }
     }
 
     fn sync_time(&mut self) -> SyncTime {

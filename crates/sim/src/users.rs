@@ -59,10 +59,7 @@ impl Users {
                 self.patch_pod(namespace, *which, &json!({"metadata": {"labels": labels}})).await
             }
             Action::DisownPod { namespace, which } => {
-                // One that has ended and was counted is adopted and counted again, as upstream does: nothing remembers.
-                let Some(pod) = self.pod_among(namespace, *which, |pod| !has_ended(pod)).await? else { return Ok(()) };
-                let patch = json!({"metadata": {"ownerReferences": null}});
-                self.patch(&Resource::PODS, namespace, &pod, &patch).await
+                self.patch_pod(namespace, *which, &json!({"metadata": {"ownerReferences": null}})).await
             }
             Action::EvictPod { namespace, which } => {
                 let Some(pod) = self.pod(namespace, *which).await? else { return Ok(()) };
@@ -170,24 +167,11 @@ impl Users {
 
     /// The name of one of the pods.
     async fn pod(&self, namespace: &str, which: u64) -> Result<Option<String>, Error> {
-        self.pod_among(namespace, which, |_| true).await
-    }
-
-    async fn pod_among(
-        &self,
-        namespace: &str,
-        which: u64,
-        is_meant: impl Fn(&Value) -> bool,
-    ) -> Result<Option<String>, Error> {
         let list: Value = requests::get(&self.client, &Resource::PODS.collection(Some(namespace))).await?;
-        let pods: Vec<&Value> = list["items"].as_array().into_iter().flatten().filter(|pod| is_meant(pod)).collect();
+        let pods: Vec<&Value> = list["items"].as_array().into_iter().flatten().collect();
         let chosen = usize::try_from(which % pods.len().max(1) as u64).unwrap_or(0);
         Ok(pods.get(chosen).and_then(|pod| pod["metadata"]["name"].as_str()).map(str::to_owned))
     }
-}
-
-fn has_ended(pod: &Value) -> bool {
-    pod["status"]["phase"] == "Succeeded" || pod["status"]["phase"] == "Failed"
 }
 
 fn name(action: &Action) -> &'static str {

@@ -213,7 +213,11 @@ impl World {
 
     fn start_manager(&mut self) {
         let random = Random::new(self.random.number());
-        self.manager = Some(Manager::start(&self.network, &self.clock, random, self.gates));
+        let manager = Manager::start(&self.network, &self.clock, random, self.gates);
+        if self.second.is_some() {
+            manager.meet_rival();
+        }
+        self.manager = Some(manager);
     }
 
     async fn start_node(&mut self, number: usize) {
@@ -246,7 +250,9 @@ impl World {
             Fault::SecondManager { for_millis } => {
                 let random = Random::new(self.random.number());
                 if self.second.is_none() {
-                    self.second = Some(Manager::start(&self.network, &self.clock, random, self.gates));
+                    let second = Manager::start(&self.network, &self.clock, random, self.gates);
+                    [Some(&second), self.manager.as_ref()].into_iter().flatten().for_each(Manager::meet_rival);
+                    self.second = Some(second);
                     self.later(*for_millis, Return::SecondManagerEnds);
                 }
             }
@@ -272,7 +278,10 @@ impl World {
             Fault::Compact => {
                 if let Some(store) = self.server.store() {
                     let revision = store.revision();
-                    let _ = store.clone().compact(revision).await;
+                    if store.clone().compact(revision).await.is_ok() && self.manager.is_some() {
+                        // The controllers watch from the moment that they run.
+                        self.counters.add("history compacted under a watcher");
+                    }
                 }
             }
             Fault::ClockJump { millis } => self.clock.jump(*millis),

@@ -94,8 +94,8 @@ impl ForgetfulDisk {
 
     /// Loses what was not synced but for its first `kept` bytes, and starts anew without faults.
     ///
-    /// The size of the disk stays: what is full is full after a restart too.
-    pub fn lose_power(&self, kept: usize) {
+    /// The size of the disk stays: what is full is full after a restart too. Says whether the end of the log was torn.
+    pub fn lose_power(&self, kept: usize) -> bool {
         let mut disk = self.disk.lock();
         let left = disk.log.len().min(disk.synced.saturating_add(kept));
         disk.log.truncate(left);
@@ -103,6 +103,7 @@ impl ForgetfulDisk {
         disk.log.truncate(whole);
         let (log, capacity, life) = (std::mem::take(&mut disk.log), disk.capacity, disk.life + 1);
         *disk = Disk { life, synced: whole, log, stored, capacity, ..Disk::default() };
+        whole < left
     }
 
     /// A handle that works until the next power loss, as a process does: what is left of the old one cannot write

@@ -15,7 +15,8 @@ pub struct PodRef {
     pub uid: Uid,
 }
 
-/// What to do about pods. Calls of one kind go out in parallel.
+/// What to do about pods. Calls of one kind go out in parallel. A DELETE answers with the pod: if that has ended, nothing
+/// more is done about it, and the outcome is [`CallOutcome::HadEnded`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum PodAction {
     None,
@@ -46,6 +47,9 @@ pub enum CallOutcome {
     Done,
     /// The pod to remove or delete was not there any more.
     Gone,
+    /// The pod was deleted, and had ended by itself before, which the cache does not show yet. It keeps its finalizer until
+    /// the cache shows how it ended, and then counts as it should (INV-1).
+    HadEnded,
     /// The pod to create exists and belongs to somebody else.
     NameTaken,
     /// The namespace is being deleted; not worth an error (JC-1009).
@@ -85,12 +89,12 @@ impl CallOutcome {
             Self::Unanswered(error) | Self::Failed(error) | Self::PatchFailed(error) => Some(error),
             Self::NameTaken => Some("the name is taken by a pod that is not the Job's"),
             Self::NamespaceTerminating if is(Mutation::C22) => Some("the namespace is being terminated"),
-            Self::Done | Self::Gone | Self::NamespaceTerminating | Self::Skipped => None,
+            Self::Done | Self::Gone | Self::HadEnded | Self::NamespaceTerminating | Self::Skipped => None,
         }
     }
 
     pub(super) fn is_gone(&self) -> bool {
-        matches!(self, Self::Done | Self::Gone)
+        matches!(self, Self::Done | Self::Gone | Self::HadEnded)
     }
 
     pub(super) fn creation_event(&self, name: &str) -> Option<Event> {
@@ -103,7 +107,7 @@ impl CallOutcome {
 
     pub(super) fn deletion_event(&self, name: &str) -> Option<Event> {
         match self {
-            Self::Done => Some(Event::pod_deleted(name)),
+            Self::Done | Self::HadEnded => Some(Event::pod_deleted(name)),
             Self::Failed(error) | Self::Unanswered(error) => Some(Event::delete_failed(error)),
             _ => None,
         }

@@ -130,6 +130,7 @@ impl Act {
         let creations = context.creation_metrics(&action, outcomes);
         let mut events = context.apply(&action, outcomes);
         context.conclude(&action, outcomes);
+        context.await_ended(&action, outcomes);
         let flush = context.suspend_or_resume(&mut events);
         context.record(flush, events, creations)
     }
@@ -174,9 +175,9 @@ impl Context {
                 pods.iter().zip(outcomes).filter_map(|(pod, outcome)| outcome.creation_event(&pod.name)).collect()
             }
             PodAction::Remove(pods) | PodAction::End(pods) => {
-                for (pod, _) in pods.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_gone()) {
+                for (pod, outcome) in pods.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_gone()) {
                     self.active -= 1;
-                    self.terminating += u64::from(!is(Mutation::C05));
+                    self.terminating += u64::from(!is(Mutation::C05) && *outcome != CallOutcome::HadEnded);
                     self.ready -= u64::from(self.ready_pods.contains(&pod.uid));
                 }
                 pods.iter().zip(outcomes).filter_map(|(pod, outcome)| outcome.deletion_event(&pod.name)).collect()
@@ -211,6 +212,18 @@ impl Context {
         } else if (self.active == 0 || is(Mutation::B06)) && self.spec.completed(self.totals.succeeded) {
             self.decision = Some(self.completion.clone());
         }
+    }
+
+    /// Leaves out pods of which only the server knows yet that they have ended: as live ones they would be released
+    /// uncounted when the Job succeeds, and be taken for failed when it fails (JC-1307). Upstream does that.
+    fn await_ended(&mut self, action: &PodAction, outcomes: &[CallOutcome]) {
+        let Some(ending) = &mut self.ending else { return };
+        let ended = action.pods().zip(outcomes).filter(|(_, outcome)| **outcome == CallOutcome::HadEnded);
+        let ended: BTreeSet<&Uid> = ended.map(|(uid, _)| uid).filter(|_| !is(Mutation::I02)).collect();
+        ending.release.retain(|pod| !ended.contains(&pod.uid));
+        ending.failed.retain(|uid| !ended.contains(uid));
+        // The watch brings the next sync: the end is stored, and so is the deletion.
+        self.certain &= ended.is_empty();
     }
 
     /// JC section 18. Says whether the conditions changed.

@@ -1,6 +1,5 @@
 //! The CronJob controller against the real API server on an in-memory store.
 
-mod crashes;
 mod handlers;
 mod scene;
 mod schedule;

@@ -11,7 +11,7 @@ use batch_plan::job::{
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use k8s_openapi::api::batch::v1::Job;
 use kube::{Client, Error};
-use serde::Deserialize;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
 use super::shared::uid_of;
@@ -184,10 +184,33 @@ async fn delete(client: &Client, namespace: &str, pod: &PodRef) -> CallOutcome {
     let path = Resource::PODS.object(namespace, &pod.name);
     let preconditions = Preconditions::uid(&pod.uid.to_string());
     let options = DeleteOptions { preconditions, ..DeleteOptions::default() };
-    match bounded(requests::delete(client, &path, &options)).await {
-        Ok(()) => CallOutcome::Done,
+    match bounded(requests::delete_and_read::<Deleted>(client, &path, &options)).await {
+        Ok(Deleted { status: DeletedStatus::OfPod { phase } }) if matches!(&*phase, "Succeeded" | "Failed") => {
+            CallOutcome::HadEnded
+        }
+        Ok(_) => CallOutcome::Done,
         Err(error) if was_gone(client, namespace, pod, &error).await => CallOutcome::Gone,
         Err(error) => refused(&error),
+    }
+}
+
+/// What a DELETE answers: the pod, or a `Status`, whose own `status` is a word.
+#[derive(Deserialize)]
+struct Deleted {
+    #[serde(default)]
+    status: DeletedStatus,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum DeletedStatus {
+    OfPod { phase: String },
+    Other(IgnoredAny),
+}
+
+impl Default for DeletedStatus {
+    fn default() -> Self {
+        Self::Other(IgnoredAny)
     }
 }
 

@@ -150,6 +150,15 @@ pub async fn delete(client: &Client, path: &str, options: &DeleteOptions) -> Res
     write::<Ignored>(client, Method::DELETE, path, "application/json", options).await.map(|_| ())
 }
 
+/// The same, with the answer: the object as it was deleted or marked, or a `Status`.
+pub async fn delete_and_read<T: DeserializeOwned>(
+    client: &Client,
+    path: &str,
+    options: &DeleteOptions,
+) -> Result<T, Error> {
+    write(client, Method::DELETE, path, "application/json", options).await
+}
+
 /// DELETE of every object of a collection.
 pub async fn delete_collection(client: &Client, resource: &Resource, namespace: &str) -> Result<(), Error> {
     let options = DeleteOptions { propagation_policy: Some("Background"), ..DeleteOptions::default() };

@@ -85,6 +85,8 @@ fn main() -> Result<()> {
         survivors.len(),
         started.elapsed().as_secs_f64()
     );
+    println!("measured: old bugs brought back and caught = {}", mutations.len() - survivors.len());
+    println!("{} passed, {} failed", mutations.len() - survivors.len(), survivors.len());
     if !survivors.is_empty() {
         bail!("nothing notices {}", survivors.join(", "));
     }
@@ -130,7 +132,7 @@ fn run_tests(tests: &Path, mutation: Option<Mutation>, filters: &[&str]) -> Resu
     let mut command = Command::new(tests);
     command.args(filters).arg("--test-threads=1").stdout(Stdio::piped()).stderr(Stdio::null());
     // The property tests repeat themselves so that every run of this program is the same.
-    command.env("HISTORY_SEED", "1").env("RUST_BACKTRACE", "0");
+    command.env("HISTORY_SEED", "1").env("RUST_BACKTRACE", "0").env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
     if let Some(mutation) = mutation {
         command.env("TALLY_MUTATION", mutation.id());
     }

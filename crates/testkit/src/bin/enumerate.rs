@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Parser;
 use testkit::{
-    enumeration::{self, Baseline, Coverage, Outcome, Scenario, parse_points, replay_line},
+    enumeration::{self, Baseline, Coverage, Outcome, Rotation, Scenario, parse_points, replay_line},
     faults::Point,
 };
 
@@ -33,9 +33,18 @@ struct Arguments {
     /// Try pairs of faults too, after all single ones.
     #[arg(long)]
     pairs: bool,
-    /// End after about so many seconds; single faults are always completed.
-    #[arg(long, default_value_t = 120)]
-    seconds: u64,
+    /// End after about so many seconds, with an error: not everything was tried.
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Which part of the faults of watches and of the pairs is tried.
+    #[arg(long, default_value_t = 0)]
+    turn: u64,
+    /// One in so many faults of watches; those of calls are always tried.
+    #[arg(long, default_value_t = 1)]
+    watches_one_in: u64,
+    /// One in so many pairs.
+    #[arg(long, default_value_t = 1)]
+    pairs_one_in: u64,
     /// Run one case: `12:crash-after,14:refused-409`.
     #[arg(long)]
     replay: Option<String>,
@@ -96,6 +105,7 @@ struct Enumeration<'a> {
     tallies: Mutex<BTreeMap<&'static str, Tally>>,
     coverage: Mutex<Coverage>,
     broken_scenarios: usize,
+    rotation: Rotation,
     started: Instant,
 }
 
@@ -136,6 +146,11 @@ impl<'a> Enumeration<'a> {
             tallies: Mutex::new(tallies),
             coverage: Mutex::new(coverage),
             broken_scenarios,
+            rotation: Rotation {
+                turn: arguments.turn,
+                watches_one_in: arguments.watches_one_in,
+                pairs_one_in: arguments.pairs_one_in,
+            },
             started: Instant::now(),
         })
     }
@@ -146,13 +161,19 @@ impl<'a> Enumeration<'a> {
             .iter()
             .enumerate()
             .flat_map(|(number, (_, baseline))| {
-                enumeration::singles(baseline).into_iter().map(move |points| (number, points))
+                let singles = enumeration::singles(baseline).into_iter().enumerate();
+                let due = singles.filter(|(case, points)| self.rotation.includes(*case, points));
+                due.map(move |(_, points)| (number, points))
             })
             .collect();
-        self.work_off(&mut cases.into_iter().step_by(self.arguments.every.max(1)), false);
+        let mut complete = self.work_off(&mut cases.into_iter().step_by(self.arguments.every.max(1)), false);
         if self.arguments.pairs {
-            let mut sources: Vec<_> =
-                self.scenarios.iter().map(|(_, baseline)| enumeration::pairs(baseline)).enumerate().collect();
+            let rotation = self.rotation;
+            let due = |(_, baseline): &(Scenario, Baseline)| {
+                let pairs = enumeration::pairs(baseline).enumerate();
+                pairs.filter(move |(case, points)| rotation.includes(*case, points)).map(|(_, points)| points)
+            };
+            let mut sources: Vec<_> = self.scenarios.iter().map(due).enumerate().collect();
             // In turns, so that every scenario has its share of the time.
             let mut turn = 0;
             let mut cases = std::iter::from_fn(move || {
@@ -167,20 +188,21 @@ impl<'a> Enumeration<'a> {
                 }
                 None
             });
-            self.work_off(&mut cases, true);
+            complete &= self.work_off(&mut cases, true);
         }
-        self.report()
+        self.report(complete)
     }
 
-    fn work_off(&self, cases: &mut (dyn Iterator<Item = (usize, Vec<Point>)> + Send), pairs: bool) {
+    /// Says whether all of them were run.
+    fn work_off(&self, cases: &mut (dyn Iterator<Item = (usize, Vec<Point>)> + Send), pairs: bool) -> bool {
         let cases = Mutex::new(cases);
         let done = AtomicUsize::new(0);
-        let limit = Duration::from_secs(self.arguments.seconds);
+        let limit = self.arguments.seconds.map_or(Duration::MAX, Duration::from_secs);
         std::thread::scope(|scope| {
             for _ in 0..self.arguments.threads.max(1) {
                 scope.spawn(|| {
                     let mut coverage = Coverage::default();
-                    while !pairs || self.started.elapsed() <= limit {
+                    while self.started.elapsed() <= limit {
                         let Some((number, points)) = cases.lock().expect("no worker panics with it").next() else {
                             break;
                         };
@@ -197,6 +219,7 @@ impl<'a> Enumeration<'a> {
                 });
             }
         });
+        cases.into_inner().is_ok_and(|cases| cases.next().is_none())
     }
 
     fn note(&self, scenario: &Scenario, points: &[Point], outcome: &Outcome, pairs: bool) {
@@ -221,7 +244,7 @@ impl<'a> Enumeration<'a> {
         }
     }
 
-    fn report(self) -> ExitCode {
+    fn report(self, complete: bool) -> ExitCode {
         let elapsed = self.started.elapsed();
         let tallies = self.tallies.into_inner().expect("no worker panics with it");
         let coverage = self.coverage.into_inner().expect("no worker panics with it");
@@ -245,12 +268,21 @@ impl<'a> Enumeration<'a> {
             });
         }
         let missing = coverage.missing();
-        let _ = write!(out, "coverage:\n{}", coverage.table());
+        let _ = write!(out, "{}", coverage.table());
         missing.iter().for_each(|one| {
             let _ = writeln!(out, "never happened: {one}");
         });
+        let (singles, pairs) =
+            tallies.values().fold((0, 0), |(singles, pairs), tally| (singles + tally.singles, pairs + tally.pairs));
+        let _ = writeln!(out, "measured: single faults enumerated = {singles}");
+        let _ = writeln!(out, "measured: pairs of faults enumerated = {pairs}");
+        let failing = failing + self.broken_scenarios;
+        let _ = writeln!(out, "{} passed, {failing} failed", runs + self.broken_scenarios - failing);
         let covered =
             missing.is_empty() || self.arguments.partial || self.arguments.every > 1 || self.arguments.only.is_some();
-        if failing == 0 && covered && self.broken_scenarios == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        if !complete {
+            let _ = writeln!(out, "time was up before everything was tried");
+        }
+        if failing == 0 && covered && complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }

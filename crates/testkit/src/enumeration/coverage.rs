@@ -106,7 +106,7 @@ impl Coverage {
     pub fn table(&self) -> String {
         let mut text = String::new();
         for situation in REQUIRED {
-            text.push_str(&format!("{:>9}  {situation}\n", self.met.get(situation).copied().unwrap_or(0)));
+            text.push_str(&format!("situation: {} {situation}\n", self.met.get(situation).copied().unwrap_or(0)));
         }
         let mut classes: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
         for ((class, _), times) in &self.struck {
@@ -114,7 +114,7 @@ impl Coverage {
             *entry = (entry.0 + times, entry.1 + 1);
         }
         for (class, (times, kinds)) in classes {
-            text.push_str(&format!("{times:>9}  {class}, at {kinds} kinds of calls\n"));
+            text.push_str(&format!("situation: {times} {class}, at {kinds} kinds of calls\n"));
         }
         text
     }

@@ -12,7 +12,7 @@ mod scenarios;
 mod summary;
 
 pub use coverage::Coverage;
-pub use plan::{Pairs, pairs, singles};
+pub use plan::{Pairs, Rotation, pairs, singles};
 pub use run::{Baseline, Outcome, baseline, run};
 pub use scenarios::{Scenario, all as scenarios};
 

@@ -10,6 +10,43 @@ const PATIENCE_MS: [u32; 3] = [300, 3_000, 40_000];
 /// Scenarios of up to so many calls are tried with every pair.
 pub const PAIRS_CALLS_MAX: usize = 25;
 
+/// Which part of the cases is tried. Faults of a call itself (P-1…P-5, P-13) are tried at every call every time; those of
+/// watches and lists (P-6…P-9), of which there are four times as many, and pairs come in turns.
+///
+/// Every case comes exactly once in as many turns as there are parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rotation {
+    pub turn: u64,
+    /// One in so many faults of watches.
+    pub watches_one_in: u64,
+    /// One in so many pairs.
+    pub pairs_one_in: u64,
+}
+
+impl Rotation {
+    /// Everything.
+    pub const ALL: Self = Self { turn: 0, watches_one_in: 1, pairs_one_in: 1 };
+
+    /// Whether it is the turn of a case, by its number among all of its scenario.
+    pub fn includes(&self, number: usize, points: &[Point]) -> bool {
+        let one_in = match points {
+            [(_, Fault::Lag(_) | Fault::Past(_))] => self.watches_one_in,
+            [_] | [] => 1,
+            _ => self.pairs_one_in,
+        };
+        scattered(number as u64) % one_in.max(1) == self.turn % one_in.max(1)
+    }
+}
+
+/// A number that has nothing to do with its neighbours' (splitmix64), so that a part of the cases is spread over all
+/// calls and faults.
+fn scattered(number: u64) -> u64 {
+    let mut bits = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
 /// Every fault at every call.
 pub fn singles(baseline: &Baseline) -> Vec<Vec<Point>> {
     let mut all = Vec::new();
@@ -135,6 +172,20 @@ fn faults_at(call: &Call) -> Vec<Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_case_has_its_turn_once() {
+        let lag = Fault::Lag(Lag { what: Watched::Pods, how: How::Merged, patience_ms: 1 });
+        let rotation = |turn| Rotation { turn, watches_one_in: 5, pairs_one_in: 7 };
+        let turns = |points: &[Point], number| (40..75).filter(|turn| rotation(*turn).includes(number, points)).count();
+        for number in 0..200 {
+            assert_eq!(turns(&[(1, Fault::CrashAfter)], number), 35);
+            assert_eq!(turns(&[(1, lag)], number), 7);
+            assert_eq!(turns(&[(1, lag), (2, lag)], number), 5);
+        }
+        let chosen = (0..1000).filter(|number| rotation(3).includes(*number, &[(1, lag)])).count();
+        assert!((150..250).contains(&chosen), "{chosen}");
+    }
 
     #[test]
     fn pairs_are_all_different_and_in_order() {

@@ -22,7 +22,9 @@ pub(super) fn summary(store: &ObjectStore) -> String {
         let status = &cron_job["status"];
         let active: Vec<&str> =
             status["active"].as_array().into_iter().flatten().filter_map(|entry| entry["name"].as_str()).collect();
-        let _ = writeln!(text, "cronjob {} active={active:?} last={}", name(&cron_job), status["lastScheduleTime"]);
+        let succeeded = status["lastSuccessfulTime"].is_string();
+        let last = &status["lastScheduleTime"];
+        let _ = writeln!(text, "cronjob {} active={active:?} last={last} succeeded={succeeded}", name(&cron_job));
     }
     let known = |pod: &&Value| jobs.iter().any(|job| controller(pod) == Some(&job["metadata"]["uid"]));
     for pod in pods.iter().filter(|pod| !known(pod)) {

@@ -7,7 +7,7 @@ use k8s_openapi::api::batch::v1::Job;
 use serde_json::Value;
 
 use super::super::*;
-use super::world::{Change, Fault, Trouble, World, is_owned};
+use super::world::{Change, Fault, Trouble, World, is_owned, is_terminal};
 
 struct Crashed;
 
@@ -136,10 +136,7 @@ impl Controller {
     fn perform(&mut self, world: &mut World, job: &Job, action: &PodAction) -> Result<Vec<CallOutcome>, Crashed> {
         match action {
             PodAction::None => Ok(Vec::new()),
-            PodAction::End(pods) => pods
-                .iter()
-                .map(|pod| outcome(world.call(|world| world.delete_pod(&pod.name, Some(&pod.uid)))))
-                .collect(),
+            PodAction::End(pods) => pods.iter().map(|pod| delete(world, pod)).collect(),
             PodAction::Remove(pods) => pods.iter().map(|pod| remove(world, pod)).collect(),
             PodAction::Create { pods, batches } => {
                 let stencil = PodStencil::new(job).unwrap();
@@ -227,13 +224,19 @@ fn remove(world: &mut World, pod: &PodRef) -> Result<CallOutcome, Crashed> {
     if marked != CallOutcome::Done {
         return Ok(marked);
     }
-    let deleted = outcome(world.call(|world| world.delete_pod(&pod.name, Some(&pod.uid))))?;
+    let deleted = delete(world, pod)?;
     if deleted != CallOutcome::Done {
         return Ok(deleted);
     }
     let release = patches::release_surplus(&pod.uid);
     let released = outcome(world.call(|world| world.patch_pod(&pod.name, &release)))?;
     Ok(if released == CallOutcome::Gone { CallOutcome::Done } else { released })
+}
+
+fn delete(world: &mut World, pod: &PodRef) -> Result<CallOutcome, Crashed> {
+    let had_ended = world.pods.get(&*pod.name).is_some_and(is_terminal);
+    let deleted = outcome(world.call(|world| world.delete_pod(&pod.name, Some(&pod.uid))))?;
+    Ok(if deleted == CallOutcome::Done && had_ended { CallOutcome::HadEnded } else { deleted })
 }
 
 fn outcome(result: Result<(), Trouble>) -> Result<CallOutcome, Crashed> {

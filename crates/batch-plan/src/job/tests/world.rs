@@ -456,7 +456,7 @@ fn count(field: Option<i32>) -> usize {
     usize::try_from(field.unwrap_or(0)).unwrap()
 }
 
-fn is_terminal(pod: &Value) -> bool {
+pub(super) fn is_terminal(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 

@@ -29,7 +29,7 @@ impl Scene {
         clock.set("2016-05-19T09:59:30Z");
         let mut world = World::at(&clock).await;
         let options = Options { workers: 4, clock_check: Duration::from_millis(5), ..Options::default() };
-        faults::spawn(&mut world, &faults, move |context| run(context, options.clone()));
+        faults::spawn(&mut world, &faults, |context| run(context, options));
         Self { world, clock, faults }
     }
 

@@ -199,3 +199,18 @@ async fn a_job_made_by_hand_is_noticed_and_its_success_taken_over() {
     };
     scene.world.wait(CRON_JOBS, "default", "c", taken_over).await;
 }
+
+/// The Job is over, and history wants it gone, before anybody could write down that it was started.
+#[tokio::test]
+async fn a_job_that_ends_during_a_crash_is_not_started_again() {
+    let faults = Faults::at_first(Method::PUT, "/status", Fault::RequestLost);
+    let scene = Scene::new(faults.clone()).await;
+    scene.hourly(json!({"successfulJobsHistoryLimit": 0, "suspend": false})).await;
+    scene.strike(10);
+    scene.wait_jobs(&[job_at(10)]).await;
+    scene.finish(&job_at(10), "Complete").await;
+    scene.wait_jobs(&[]).await;
+    scene.wait_served(10, 0).await;
+    let created = faults.calls().into_iter().filter(|call| call.method == Method::POST && call.code == 201);
+    assert_eq!(created.count(), 1);
+}

@@ -30,6 +30,35 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             "job a Complete",
         )
     },
+    // Of several Jobs those go whose time is up, and a namesake of one of them stays.
+    Scenario {
+        controllers: Controllers { job: true, ttl: true, cron_job: false, gc: true, pod_gc: false, tune: None },
+        ..Scenario::job(
+            "ttl-among-others",
+            |_| Behaviour::ends(0, 1_000),
+            || {
+                let job = |name: &str, fields| {
+                    let metadata = json!({"name": name});
+                    let spec = job_spec(fields);
+                    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec});
+                    What::Create(Resource::JOBS, job)
+                };
+                let nothing = |ttl: u32| json!({"completions": 0, "ttlSecondsAfterFinished": ttl});
+                vec![
+                    Step::new(When::After(2_000), job("a", nothing(0))),
+                    Step::new(When::After(0), job("kept", json!({"completions": 0}))),
+                    Step::new(
+                        When::After(0),
+                        job("unfinished", json!({"suspend": true, "ttlSecondsAfterFinished": 0})),
+                    ),
+                    Step::new(When::After(0), job("later", nothing(60))),
+                    Step::new(When::Gone("a"), job("a", json!({"suspend": true, "ttlSecondsAfterFinished": 0}))),
+                    Step::new(When::Gone("later"), What::Nothing),
+                ]
+            },
+            "job a Suspended",
+        )
+    },
     // A CronJob goes, with its Jobs and their pods.
     Scenario {
         controllers: Controllers { job: true, ttl: false, cron_job: true, gc: true, pod_gc: false, tune: None },

@@ -189,3 +189,35 @@ fn inv_13_a_job_that_is_being_deleted_releases_pods_that_match_no_more_once_they
     );
     check("job Complete=True SuccessCriteriaMet=True succeeded=5 | pods a:R~ b:R!~ c:S~", expect!["release b c"]);
 }
+
+/// INV-1: a pod succeeds unseen while a sync takes it for running and ends it with the Job, or removes it as surplus. It
+/// counts all the same. Upstream releases it uncounted.
+#[test]
+fn inv_1b_a_pod_that_succeeded_unseen_counts_although_it_was_deleted() {
+    let rules = json!({"rules": [{"succeededIndexes": "0"}]});
+    let spec = json!({"completions": 3, "parallelism": 3, "completionMode": "Indexed", "successPolicy": rules});
+    let (mut world, mut controller) = started(spec);
+    let names = world.active();
+    world.finish(&names[0], 0);
+    world.finish(&names[1], 0);
+    controller.watch(&world, 1);
+    controller.sync(&mut world);
+    assert!(!world.is_finished(), "it is known by now that one pod has ended otherwise than it seemed");
+    controller.settle(&mut world);
+    world.stop_deleted_pods();
+    controller.settle(&mut world);
+    let status = world.status();
+    assert_eq!((status.succeeded, status.completed_indexes.as_deref(), status.failed), (Some(2), Some("0,1"), None));
+    assert!(world.is_finished());
+    world.assert_settled();
+
+    let (mut world, mut controller) = started(json!({"completions": 3, "parallelism": 2}));
+    let names = world.active();
+    world.edit_spec(|spec| spec["parallelism"] = json!(0));
+    world.finish(&names[0], 0);
+    controller.watch(&world, 1);
+    controller.sync(&mut world);
+    controller.settle(&mut world);
+    assert_eq!((world.status().succeeded, world.status().failed), (Some(1), None));
+    world.assert_settled();
+}
