@@ -2,8 +2,10 @@
 
 mod common;
 
+use common::world::{World, indexed};
 use common::{Sandbox, example, finish_on_terminal, signal, until};
 use rustix::process::Signal;
+use serde_json::json;
 
 /// What is left on the screen when control sequences have done their work: the lines that were not erased.
 fn screen(text: &str) -> Vec<String> {
@@ -103,4 +105,60 @@ fn errors_read_the_same_on_a_terminal() {
         assert!(left.first().is_some_and(|line| line.starts_with("error: ")), "{arguments:?}: {left:?}");
         assert!(left.iter().any(|line| line.starts_with("hint: ")), "{arguments:?}: {left:?}");
     }
+}
+
+/// The words of a text, whatever its lines, with all numbers alike: times pass between two runs.
+fn words(text: &str) -> Vec<String> {
+    let is_number = |char: char| char.is_ascii_digit() || char == '.';
+    let alike = |word: &str| {
+        let mut parts: Vec<&str> = word.split(is_number).collect();
+        parts.dedup();
+        parts.join("#")
+    };
+    text.split_whitespace().map(alike).collect()
+}
+
+/// Whoever reads it, a command says the same and ends the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_say_the_same_on_a_terminal_as_on_a_pipe() {
+    let world = World::new().await;
+    world.create("good", indexed(2), "echo said by $JOB_COMPLETION_INDEX").await;
+    world.create("bad", json!({"backoffLimit": 0}), "echo broken; exit 3").await;
+    world.create("held", json!({"suspend": true}), "true").await;
+    assert_eq!(world.run(&["wait", "job/good", "job/bad"]).code, Some(1));
+    let data = world.sandbox.path().join("data").display().to_string();
+    let server = ["--kubeconfig", world.server.kubeconfig().to_str().unwrap()];
+    let folder = ["--data", data.as_str()];
+    let cases: [(&[&str], &[&str], &str); 13] = [
+        (&["wait", "job/good"], &server, "job.batch/good complete"),
+        (&["wait", "job/bad"], &server, "error: job/bad failed: BackoffLimitExceeded"),
+        (&["wait", "job/held", "--timeout", "10ms"], &server, "error: job/held has not finished"),
+        (&["logs", "job/good"], &server, "[good/1] said by 1"),
+        (&["logs", "job/bad", "--failed"], &server, "broken"),
+        (&["why", "job/good"], &server, "job/good"),
+        (&["why", "job/bad"], &server, "job/bad"),
+        (&["why", "job/held"], &server, "suspended"),
+        (&["why", "job/nope"], &server, "error: "),
+        (&["rerun", "job/good"], &server, "good-rerun-"),
+        (&["history", "job/bad"], &folder, "bad"),
+        (&["status"], &folder, "running"),
+        (&["version"], &[], "tally"),
+    ];
+    for (command, target, told) in cases {
+        let arguments = [command, target].concat();
+        let piped = world.sandbox.run(&arguments);
+        let shown = world.sandbox.run_on_terminal(&arguments);
+        let text = screen(&shown.stdout).join("\n").replace(&world.sandbox.path().display().to_string(), "DIR");
+        let both = format!("{}{}", piped.stdout, piped.stderr);
+        assert!(both.contains(told) && text.contains(told), "{command:?}: {both}\n{text}");
+        assert_eq!((words(&text), shown.code), (words(&both), piped.code), "{command:?}");
+        assert!(!both.contains('\x1b'), "{command:?}: no colours on a pipe");
+    }
+    let bench = ["bench", "--jobs", "1", "--completions", "2"];
+    let bench = world.sandbox.run_on_terminal(&[&bench[..], &server].concat());
+    assert!(screen(&bench.stdout).iter().any(|line| line.starts_with("throughput ")), "{}", bench.stdout);
+    assert_eq!(bench.code, Some(0));
+    let down = world.sandbox.run_on_terminal(&[&["down"][..], &folder].concat());
+    assert!(screen(&down.stdout)[0].starts_with("stopped tally (process "), "{}", down.stdout);
+    assert_eq!(down.code, Some(0));
 }

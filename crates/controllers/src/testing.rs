@@ -50,13 +50,7 @@ impl Clock {
 
 impl World {
     pub(crate) async fn new() -> Self {
-        Self::by(ServerEnvironment::system(), Environment::system(), store::Options::default()).await
-    }
-
-    /// A world without threads, for tests whose time is paused.
-    pub(crate) async fn inline() -> Self {
-        let options = store::Options { writing: store::Writing::Inline, ..store::Options::default() };
-        Self::by(ServerEnvironment::system(), Environment::system(), options).await
+        Self::by(ServerEnvironment::system(), Environment::system()).await
     }
 
     /// A world in which server and controllers go by a clock that the test sets.
@@ -64,12 +58,11 @@ impl World {
         let (server, controllers) = (clock.clone(), clock.clone());
         let random = || uuid::Uuid::new_v4().as_u128();
         let environment = Environment::new(move || controllers.now(), move || random() as u64);
-        let server = ServerEnvironment::new(move || server.now(), random);
-        Self::by(server, environment, store::Options::default()).await
+        Self::by(ServerEnvironment::new(move || server.now(), random), environment).await
     }
 
-    async fn by(environment: ServerEnvironment, controllers: Environment, options: store::Options) -> Self {
-        let store = store::Store::open_in_memory(options, apiserver::storage::attributes()).unwrap();
+    async fn by(environment: ServerEnvironment, controllers: Environment) -> Self {
+        let store = store::Store::open_in_memory(store::Options::default(), apiserver::storage::attributes()).unwrap();
         let options = Options { admin_token: None, gates: Gates::DEFAULT, environment };
         let server = ApiServer::new(store, options).await.unwrap();
         let client = server.client();
