@@ -2,7 +2,7 @@
 
 use testkit::{
     enumeration::{baseline, parse_points, replay_line, run, scenarios, singles},
-    faults::Point,
+    faults::{Fault, Point},
 };
 
 /// Every scenario comes to rest undisturbed, as its author says, and the oracle is content.
@@ -46,6 +46,45 @@ fn a_sample_of_all_faults_at_all_calls() {
         }
     }
     assert!(failing.is_empty(), "{}", failing.join("\n"));
+}
+
+/// A stop before and after every single call, and every answer lost, in the scenarios whose names begin so.
+fn crash_everywhere(names: &[&str], cases_min: usize) {
+    let crashes = |(_, fault): &Point| matches!(fault, Fault::CrashBefore | Fault::CrashAfter | Fault::ReplyLost);
+    let mut tried = 0;
+    let mut failing = Vec::new();
+    for scenario in scenarios().into_iter().filter(|it| names.iter().any(|name| it.name.starts_with(name))) {
+        let baseline = baseline(&scenario).unwrap_or_else(|error| panic!("{}: {error:#?}", scenario.name));
+        for points in singles(&baseline).iter().filter(|points| points.iter().all(crashes)) {
+            tried += 1;
+            let outcome = run(&scenario, points, Some(&baseline));
+            if let Some(violation) = outcome.violations.first() {
+                failing.push(format!("{violation}\n    {}", replay_line(scenario.name, points)));
+            }
+        }
+    }
+    assert!(failing.is_empty(), "{} of {tried}: {}", failing.len(), failing.join("\n"));
+    assert!(tried >= cases_min, "only {tried} cases");
+}
+
+/// Nothing is run twice or not at all, and nothing is deleted that should stay.
+#[test]
+fn no_crash_doubles_loses_or_deletes_wrongly() {
+    crash_everywhere(&["cron-", "ttl"], 300);
+}
+
+/// Every pod counts once, and the Job ends as it would have.
+#[test]
+fn no_crash_miscounts() {
+    crash_everywhere(&["nonindexed", "indexed", "per-index", "work-queue"], 150);
+}
+
+#[test]
+fn no_crash_changes_a_verdict() {
+    crash_everywhere(
+        &["policy-fail-job", "success-policy", "suspend-running", "delete-background", "replacement-"],
+        200,
+    );
 }
 
 #[test]
