@@ -101,7 +101,8 @@ async fn reg_c25_attempts_grow_apart_and_recovery_is_quick() {
     }
     let times = attempts.lock().clone();
     let gaps: Vec<Duration> = times.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect();
-    assert!(gaps[0] >= Duration::from_millis(900) && gaps[1] >= gaps[0] + Duration::from_millis(500), "{gaps:?}");
+    // One second, then two: whatever a busy machine adds.
+    assert!(gaps[0] >= Duration::from_millis(900) && gaps[1] >= Duration::from_millis(1900), "{gaps:?}");
     broken.store(false, Ordering::SeqCst);
     world.wait(JOBS, "default", "a", |job| job.is_some_and(|job| job["status"]["active"] == 1)).await;
     assert_eq!(world.list(PODS).await.len(), 1);

@@ -7,10 +7,10 @@ use crate::options::Recent;
 use crate::record::{Checkpoint, Survivors};
 use crate::topic::{Latest, Topic};
 use crate::transaction::topic_of;
+use crate::wake::Wake;
 use crate::{Entry, Event, EventKind, Revision};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use tokio::sync::Notify;
 
 pub(crate) struct Index<A> {
     /// The newest durable revision.
@@ -28,7 +28,7 @@ pub(crate) struct Index<A> {
 }
 
 /// The topics that a publication changed. Wake their watchers once the index is unlocked.
-pub(crate) type Wakes = Vec<Arc<Notify>>;
+pub(crate) type Wakes = Vec<Arc<Wake>>;
 
 impl<A> Index<A> {
     pub(crate) fn new(checkpoint: Checkpoint, recent: Recent) -> Self {

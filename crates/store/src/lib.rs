@@ -28,6 +28,7 @@ mod store;
 pub mod testing;
 mod topic;
 mod transaction;
+mod wake;
 mod watch;
 mod window;
 mod writer;

@@ -1,9 +1,9 @@
 //! One topic in memory: its keys in order with the versions still readable, its recent events, its wake-up.
 
+use crate::wake::Wake;
 use crate::{Entry, Event, EventKind, Revision};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use tokio::sync::Notify;
 
 /// What an event costs besides its bytes: the event, its entry, handles and allocator overhead, rounded up.
 const EVENT_OVERHEAD_BYTES: usize = 320;
@@ -23,8 +23,7 @@ pub(crate) struct Topic<A> {
     /// The newest revision of this topic that is not in `recent` any more.
     pub(crate) evicted_through: Revision,
     pub(crate) recent_bytes: usize,
-    /// Wakes the watchers, in the order in which they began to wait: which of several is first must be repeatable.
-    pub(crate) published: Arc<Notify>,
+    pub(crate) published: Arc<Wake>,
 }
 
 /// One key: its newest version and the older ones inside the history.
@@ -71,7 +70,7 @@ impl<A> Default for Topic<A> {
 /// The store is closed: watchers are woken to hear of it.
 impl<A> Drop for Topic<A> {
     fn drop(&mut self) {
-        self.published.notify_waiters();
+        self.published.wake_all();
     }
 }
 

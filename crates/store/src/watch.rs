@@ -7,13 +7,15 @@ use crate::index::Index;
 use crate::shared::Shared;
 use crate::topic::Topic;
 use crate::transaction::topic_of;
+use crate::wake::Sleeper;
 use crate::{Event, ReadError, Revision};
 use std::fmt;
 use std::sync::{Arc, Weak};
-use tokio::sync::Notify;
 
 /// Most recent events looked at under one read lock, matching or not.
 const SCAN_MAX: usize = 4096;
+/// So many events a watcher that keeps up gets at a time, if many are written.
+const EXPECTED: usize = 64;
 /// Most events read from disk for one batch.
 const REPLAY_MAX: usize = 256;
 /// Bytes after which a batch read from disk ends early.
@@ -24,7 +26,7 @@ pub struct Watch<A> {
     /// Weak, so that a forgotten watch does not keep the store's directory locked.
     shared: Weak<Shared<A>>,
     prefix: Arc<str>,
-    published: Arc<Notify>,
+    published: Sleeper,
     /// Everything under the prefix up to here was handed out.
     cursor: Revision,
 }
@@ -41,7 +43,7 @@ enum Next<A> {
 impl<A> Watch<A> {
     pub(crate) fn open(shared: &Arc<Shared<A>>, prefix: &str, from: Revision) -> Result<Self, ReadError> {
         let name = topic_of(prefix).ok_or_else(|| ReadError::NoTopic { prefix: prefix.to_owned() })?;
-        let subscribe = |topic: &Topic<A>| topic.published.clone();
+        let subscribe = |topic: &Topic<A>| topic.published.subscribe();
         let index = shared.index.read();
         let oldest = index.compacted;
         let known = index.topic(name).map(subscribe);
@@ -65,7 +67,7 @@ impl<A> Watch<A> {
         let published = self.published.clone();
         loop {
             // Noted before looking: a change published after the look wakes the wait below, and so does the end.
-            let published = published.notified();
+            let published = published.woken();
             let shared = self.shared.upgrade().ok_or(ReadError::Closed)?;
             let (next, cursor) = look(&shared.index.read(), &self.prefix, self.cursor, max.max(1))?;
             match next {
@@ -121,7 +123,7 @@ fn look<A>(index: &Index<A>, prefix: &str, cursor: Revision, max: usize) -> Resu
         return Ok(look_on_disk(index, topic, prefix, cursor, max));
     }
     let unseen = topic.recent.range(topic.recent.partition_point(|event| event.revision() <= cursor)..);
-    let mut events = Vec::new();
+    let mut events = Vec::with_capacity(unseen.len().min(max).min(EXPECTED));
     let mut seen = cursor;
     for (scanned, event) in unseen.enumerate() {
         if scanned == SCAN_MAX || events.len() == max {

@@ -123,7 +123,7 @@ impl<A> Writer<A> {
                 let wakes = index.publish(changes.into_iter().map(|change| change.event));
                 (wakes, index.revision)
             };
-            wakes.iter().for_each(|published| published.notify_waiters());
+            wakes.iter().for_each(|published| published.wake_all());
             self.shared.published.notify_waiters();
             self.window.observe(self.shared.clock.now(), revision);
         }

@@ -18,7 +18,9 @@ const GATHER_MIN: Duration = Duration::from_millis(20);
 pub(super) enum News {
     /// Of our own making: the status that the running sync wrote. After a failure the retry is soon enough (INV-29).
     Own,
-    /// About pods or the status: may be gathered.
+    /// About the status alone, as the watch showed it: of our own making if the answer to a write says so later.
+    Status,
+    /// About pods: may be gathered, as may the ones above.
     Soon,
     /// About the spec: acted upon at once (JC-201, JC-204).
     Now,
@@ -48,7 +50,7 @@ impl Pace {
             return None;
         }
         Some(match (news, self.last) {
-            (News::Own | News::Soon, Some((ended, took))) if gathers => {
+            (News::Own | News::Status | News::Soon, Some((ended, took))) if gathers => {
                 let gather = (took / 2).max(GATHER_MIN).min(batch_period);
                 (ended + gather).saturating_duration_since(now)
             }
@@ -59,6 +61,13 @@ impl Pace {
     pub(super) fn begin(&mut self) {
         self.running = true;
         self.pending = None;
+    }
+
+    /// The watch was faster than the answer to our write: what it showed is not news to us.
+    pub(super) fn wrote_it(&mut self) {
+        if self.pending == Some(News::Status) {
+            self.pending = Some(News::Own);
+        }
     }
 
     /// Whether another sync will follow the running one.
@@ -120,5 +129,21 @@ mod tests {
         assert_eq!(pace.end(MS, now), Some(News::Now));
         pace.begin();
         assert_eq!(pace.end(MS, now), None);
+    }
+
+    #[test]
+    fn a_write_that_the_watch_shows_before_its_answer_is_our_own() {
+        let (mut pace, now) = (Pace::default(), Instant::now());
+        let mut after = |news: &[News]| {
+            pace.begin();
+            for news in news {
+                pace.notice(*news, true, SECOND, now);
+            }
+            pace.wrote_it();
+            pace.end(MS, now)
+        };
+        assert_eq!(after(&[News::Status]), Some(News::Own));
+        assert_eq!(after(&[News::Status, News::Soon]), Some(News::Soon), "a pod changed as well");
+        assert_eq!(after(&[]), None);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! One lock protects all of it. It is held for single events and for planning, never across a call.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
 
 use batch_plan::job::{
     CallOutcome, Ledger, Plan, PodAction, PodRef, ReleaseOutcome, Settings, Snapshot, Uid, owns, plan,
@@ -198,8 +198,13 @@ impl Shared {
         let Some(entry) = state.jobs.get_mut(uid) else { return job.into() };
         entry.conflicts = 0;
         entry.deferred = false;
-        if version_of(&job) <= version_of(&entry.job) {
-            return job.into();
+        match version_of(&job).cmp(&version_of(&entry.job)) {
+            Ordering::Less => return job.into(),
+            Ordering::Equal => {
+                entry.pace.wrote_it();
+                return job.into();
+            }
+            Ordering::Greater => {}
         }
         entry.job = job.into();
         let job = entry.job.clone();

@@ -98,7 +98,7 @@ impl Shared {
                     // Our own write, which the answer to it had shown before.
                     return;
                 }
-                if same_spec && !is_finished(&known.job) { News::Soon } else { News::Now }
+                if same_spec && !is_finished(&known.job) { News::Status } else { News::Now }
             }
         };
         self.observe(&mut state, &uid);

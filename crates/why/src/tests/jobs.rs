@@ -1,7 +1,7 @@
 //! Jobs.
 
 use expect_test::expect;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::objects::*;
 use crate::{Kind, Snapshot, explain};
@@ -189,6 +189,18 @@ fn the_last_retry_is_said_to_be_the_last() {
           pod/pi-a: failed: container `main` ended with exit code 137: killed, SIGKILL (3s ago)
     "#]],
     );
+}
+
+#[test]
+fn a_pod_that_was_released_after_the_job_was_read_counts() {
+    let mut pod = failed("pi-a", 3, 1);
+    pod["metadata"]["finalizers"] = json!([]);
+    let answer = |job: Value| explain(&about_job(job, vec![pod.clone()], vec![])).text();
+    let text = answer(job(json!({"status": {"failed": 0}})));
+    assert!(text.contains("backoffLimit allows 6 more"), "{text}");
+    let rules = json!([{"action": "Ignore", "onExitCodes": {"operator": "In", "values": [1]}}]);
+    let text = answer(job(json!({"spec": {"podFailurePolicy": {"rules": rules}}, "status": {"failed": 0}})));
+    assert!(text.contains("backoffLimit allows 7 more"), "{text}");
 }
 
 /// JC-1107.
