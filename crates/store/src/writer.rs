@@ -5,6 +5,7 @@
 //! (D5). Between batches it compacts, one bounded step at a time.
 
 use crate::compaction::{self, Step};
+use crate::index::Wakes;
 use crate::queue::{Commit, Compact, Work};
 use crate::shared::Shared;
 use crate::stage::Stage;
@@ -112,25 +113,28 @@ impl<A> Writer<A> {
             let answers: Vec<_> = commits.iter().map(|commit| stage.add(&commit.transaction)).collect();
             (answers, stage.into_changes())
         };
+        let mut wakes = Wakes::new();
         if !changes.is_empty() {
             let puts = changes.iter().map(|change| (change.event.revision(), change.record.clone())).collect();
             if let Err(error) = self.shared.backend.apply(Batch { puts, ..Batch::default() }) {
                 let reason = fail(&self.shared, error.chain().into());
                 return refuse(commits, &reason);
             }
-            let (wakes, revision) = {
-                let mut index = self.shared.index.write();
-                let wakes = index.publish(changes.into_iter().map(|change| change.event));
-                (wakes, index.revision)
-            };
-            wakes.iter().for_each(|published| published.wake_all());
-            self.shared.published.notify_waiters();
+            let mut index = self.shared.index.write();
+            wakes = index.publish(changes.into_iter().map(|change| change.event));
+            let revision = index.revision;
+            drop(index);
             self.window.observe(self.shared.clock.now(), revision);
         }
         self.under_way = commits.len() + self.shared.queue.len();
+        // Writers first: they often have to follow up on what others only look at.
         for (commit, answer) in commits.into_iter().zip(answers) {
             // Nobody may be waiting any more; what was committed stays.
             let _ = commit.answer.send(answer);
+        }
+        if !wakes.is_empty() {
+            wakes.iter().for_each(|published| published.wake_all());
+            self.shared.published.notify_waiters();
         }
     }
 

@@ -66,16 +66,21 @@ pub(crate) fn collect(tally: &Tally, totals: &Totals, around: Circumstances, set
     round.release.extend(unreleased.map(|uid| tally.pod_ref(uid)));
     let mut recorded = round.release.len();
     let mut new_indexes = BTreeSet::new();
+    let mut let_go = Vec::new();
 
     let releasable = releasable(tally, totals, around);
     for (fate, (index, uid)) in releasable.filter(|(fate, (_, uid))| !is_listed(*fate, uid) && !is_held(uid)) {
         let releases_max = if is(Mutation::A05) { usize::MAX } else { settings.releases_max };
-        if recorded >= bound || round.release.len() >= releases_max {
+        if recorded >= bound || round.release.len() + let_go.len() >= releases_max {
             round.more = true;
             break;
         }
-        round.release.push(tally.pod_ref(uid));
-        match (count_as(fate, around.ending), index, &totals.indexes) {
+        let side = count_as(fate, around.ending);
+        match (fate, side) {
+            (Fate::Live, None) => let_go.push(tally.pod_ref(uid)),
+            _ => round.release.push(tally.pod_ref(uid)),
+        }
+        match (side, index, &totals.indexes) {
             _ if !tally.rules.index_valid(*index) => {}
             // UIDs of succeeded pods of Indexed Jobs are not stored: their index is, and a set counts once.
             (Some(Ended::Succeeded), Some(index), Some(indexes)) => {
@@ -98,6 +103,8 @@ pub(crate) fn collect(tally: &Tally, totals: &Totals, around: Circumstances, set
             (None, _, _) => {}
         }
     }
+    // Live pods that no longer count come first: one that ends while it is still tracked would have to count.
+    round.release.splice(..0, let_go);
     if around.deleting {
         let room = settings.releases_max.saturating_sub(round.release.len());
         round.release.extend(tally.stranded().take(room).map(|uid| tally.pod_ref(uid)));

@@ -61,10 +61,10 @@ fn v10_5_success_releases_all_and_counts_only_ended_pods() {
     check(
         "job parallelism=1 completions=1 SuccessCriteriaMet=True | pods a:S b:F c:P",
         expect![[r#"
-        end     c
-        status  active=0 terminating=1 uncounted.succeeded=[a] uncounted.failed=[b]
-        release a b c
-        status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[]"#]],
+            end     c
+            status  active=0 terminating=1 uncounted.succeeded=[a] uncounted.failed=[b]
+            release c a b
+            status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[]"#]],
     );
 }
 
@@ -92,9 +92,9 @@ fn v10_7_a_job_that_is_deleted_releases_all_pods() {
     check(
         "job deleting parallelism=1 completions=9 | pods a:S b:F c:R",
         expect![[r#"
-        status  uncounted.succeeded=[a] uncounted.failed=[b]
-        release a b c
-        status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[]"#]],
+            status  uncounted.succeeded=[a] uncounted.failed=[b]
+            release c a b
+            status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[]"#]],
     );
 }
 
