@@ -81,6 +81,7 @@ mutations! {
     F26 "REG-F26" "a long starting deadline overflows"
     H07 "REG-H07" "a pod of a vanished node goes without having failed"
     I02 "INV-1b" "a pod that ended unseen is released uncounted when its Job succeeds"
+    I03 "INV-1c" "a pod that was counted and lost its owner is counted again when it is adopted"
     I09 "INV-9" "a Job finishes although an unanswered creation may have left a pod"
 }
 

@@ -262,6 +262,7 @@ fn make_view(slot: usize, pod: Pod) -> PodView {
     PodView {
         namespace: "ns".to_owned(),
         name: pod_name(name).to_string(),
+        generate_name: String::new(),
         uid: pod_uid(slot),
         resource_version: String::new(),
         labels,

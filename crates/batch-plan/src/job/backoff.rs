@@ -42,6 +42,12 @@ impl FailureHistory {
         }
     }
 
+    /// The clock was set back: nothing of this can lie in the future.
+    pub(crate) fn set_back(&mut self, now: Timestamp) {
+        self.last_success = self.last_success.map(|at| at.min(now));
+        self.failures.iter_mut().for_each(|at| *at = (*at).min(now));
+    }
+
     /// What is left of the delay before any pod of the Job may be created.
     pub(crate) fn remaining(&self, now: Timestamp, settings: &Settings) -> Duration {
         let Some(last) = self.failures.last() else { return Duration::ZERO };

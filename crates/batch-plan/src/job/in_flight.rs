@@ -53,6 +53,14 @@ impl InFlight {
         self.deletions.remove(uid);
     }
 
+    /// The clock was set back: nothing of this can lie in the future.
+    pub(crate) fn set_back(&mut self, now: Timestamp) {
+        let unanswered = self.uncertain.values_mut().map(|attempt| &mut attempt.since);
+        for since in self.creations.values_mut().chain(self.deletions.values_mut()).chain(unanswered) {
+            *since = (*since).min(now);
+        }
+    }
+
     pub(crate) fn created(&mut self, name: &Arc<str>, now: Timestamp) {
         self.uncertain.remove(name);
         self.creations.insert(name.clone(), now);

@@ -174,6 +174,12 @@ impl Ledger {
         self.strays.get(uid)
     }
 
+    /// Jobs that could adopt a pod.
+    pub fn adopters(&self, pod: &PodView) -> impl Iterator<Item = &Uid> {
+        let nearby = self.namespaces.get(&pod.namespace).into_iter().flatten();
+        nearby.filter(|job| self.tally(job).is_some_and(|tally| tally.adopts(&pod.uid)))
+    }
+
     /// Whether nothing is known of any pod or Job (REG-A14).
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty() && self.namespaces.is_empty() && self.strays.is_empty() && self.homes.is_empty()

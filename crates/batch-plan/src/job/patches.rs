@@ -18,6 +18,11 @@ pub fn adopt(pod: &Uid, job_name: &str, job: &Uid) -> Value {
     }})
 }
 
+/// Takes back a pod that is settled already: its owner, without the finalizer that would have it counted (INV-1).
+pub fn reclaim(pod: &Uid, job_name: &str, job: &Uid) -> Value {
+    json!({"metadata": {"uid": pod, "ownerReferences": [owner_reference(job_name, job)]}})
+}
+
 /// Lets a pod go whose labels no longer match: owner and finalizer in one request (JC-603).
 pub fn disown(pod: &Uid, job: &Uid) -> Value {
     json!({"metadata": {
@@ -30,6 +35,14 @@ pub fn disown(pod: &Uid, job: &Uid) -> Value {
 /// Removes the tracking finalizer (JC-1311).
 pub fn release(pod: &Uid) -> Value {
     json!({"metadata": {"uid": pod, "$deleteFromPrimitiveList/finalizers": [finalizer::JOB_TRACKING]}})
+}
+
+/// The same for a pod that nobody is responsible for. It is tied to the version that was judged: a Job may just be adopting
+/// the pod, and relies on the finalizer from then on (INV-4).
+pub fn release_orphan(pod: &Uid, version: &str) -> Value {
+    let mut patch = release(pod);
+    patch["metadata"]["resourceVersion"] = json!(version);
+    patch
 }
 
 /// Marks a pod as surplus: the first of the three calls that remove it (INV-23).

@@ -30,7 +30,7 @@ use super::metrics::{Ended, SyncAction};
 use super::names::PodNames;
 use super::scale::Demand;
 use super::stages::{Act, Context, SpecFacts};
-use super::tally::Tally;
+use super::tally::{Stray, Tally};
 use super::totals::Totals;
 use super::tracking::{Circumstances, Round, collect};
 use super::verdict::{Decision, decide, time_left};
@@ -78,6 +78,8 @@ pub struct Claims {
     /// Send `patches::adopt`, after a fresh read has shown the Job alive and the same (JC-604, INV-16). "Not found"
     /// means that the pod is gone.
     pub adopt: Vec<PodRef>,
+    /// Send `patches::reclaim`, after the same read: pods that have ended and are settled, and lost their owner since.
+    pub reclaim: Vec<PodRef>,
     /// Send `patches::disown`; "not found" and 422 count as done (JC-603).
     pub disown: Vec<PodRef>,
 }
@@ -115,9 +117,12 @@ fn claims(job: &Job, tally: &Tally, settings: &Settings) -> Claims {
     if job.metadata.deletion_timestamp.is_some() {
         return Claims::default();
     }
-    let adoptable = tally.adoptable.iter().map(|(uid, name)| PodRef { name: name.clone(), uid: uid.clone() });
+    let adoptable = tally.adoptable.iter().take(settings.create_delete_max);
+    let (reclaim, adopt): (Vec<_>, Vec<_>) = adoptable.partition(|(_, stray)| stray.settled);
+    let named = |(uid, stray): (&Uid, &Stray)| PodRef { name: stray.name.clone(), uid: uid.clone() };
     Claims {
-        adopt: adoptable.take(settings.create_delete_max).collect(),
+        adopt: adopt.into_iter().map(named).collect(),
+        reclaim: reclaim.into_iter().map(named).collect(),
         disown: tally.mismatched.iter().take(settings.create_delete_max).map(|uid| tally.pod_ref(uid)).collect(),
     }
 }

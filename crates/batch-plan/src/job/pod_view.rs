@@ -23,6 +23,7 @@ pub const SURPLUS_ANNOTATION: &str = "tally.dev/surplus";
 pub struct PodView {
     pub namespace: String,
     pub name: String,
+    pub generate_name: String,
     pub uid: Uid,
     pub resource_version: String,
     pub labels: BTreeMap<String, String>,
@@ -155,6 +156,7 @@ impl From<wire::Pod> for PodView {
             namespace: metadata.namespace,
             uid: Uid::new(&metadata.uid),
             name: metadata.name,
+            generate_name: metadata.generate_name,
             resource_version: metadata.resource_version,
         }
     }
@@ -252,6 +254,8 @@ mod wire {
         pub(super) namespace: String,
         #[serde(deserialize_with = "or_default")]
         pub(super) name: String,
+        #[serde(deserialize_with = "or_default")]
+        pub(super) generate_name: String,
         #[serde(deserialize_with = "or_default")]
         pub(super) uid: String,
         #[serde(deserialize_with = "or_default")]

@@ -9,6 +9,8 @@ use batch_types::selector::Selector;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 
 use super::failure_policy::FailurePolicy;
+use super::names::PodNames;
+use super::{PodView, Uid};
 use crate::teeth::{Mutation, is};
 
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +23,7 @@ pub(crate) struct Rules {
     /// `backoffLimitPerIndex` of an Indexed Job.
     pub(crate) index_limit: Option<u32>,
     pub(crate) policy: Option<FailurePolicy>,
+    job_name: String,
     selector: Option<Selector>,
 }
 
@@ -37,6 +40,7 @@ impl Rules {
             replace_only_failed: only_failed || spec.pod_failure_policy.is_some() && !is(Mutation::B14),
             index_limit: spec.backoff_limit_per_index.filter(|_| indexed).map(natural),
             policy: spec.pod_failure_policy.as_ref().map(FailurePolicy::new),
+            job_name: job.metadata.name.clone().unwrap_or_default(),
             selector: spec.selector.as_ref().and_then(|selector| Selector::from_label_selector(Some(selector))),
         }
     }
@@ -50,6 +54,15 @@ impl Rules {
     /// Whether a pod without controller becomes one of its pods (JC-604).
     pub(crate) fn adopts(&self, labels: &BTreeMap<String, String>) -> bool {
         self.selector.as_ref().is_some_and(|selector| !selector.is_everything() && selector.matches(labels))
+    }
+
+    /// Whether a pod without controller has been made for the Job and dealt with. It holds the tracking finalizer from its
+    /// first moment until it is on record, so one that has ended without it was counted, or let go for good (JC-603);
+    /// only its owner was taken away since. Upstream counts it again when it adopts it (INV-1).
+    pub(crate) fn has_settled(&self, pod: &PodView) -> bool {
+        let names = PodNames::new(&self.job_name, &Uid::new(""));
+        let is_own = pod.generate_name == names.prefix(pod.index.filter(|_| self.indexed));
+        is_own && pod.phase.is_terminal() && !pod.finalizer && !is(Mutation::I03)
     }
 
     /// JC-702, "index valid".

@@ -58,15 +58,25 @@ pub struct Tally {
     /// Pods whose labels no longer match the selector; they belong to nobody until released (JC-603).
     pub(super) mismatched: BTreeSet<Uid>,
     /// Pods without controller that match the selector and are not being deleted (JC-604).
-    pub(super) adoptable: BTreeMap<Uid, Arc<str>>,
+    pub(super) adoptable: BTreeMap<Uid, Stray>,
 
     pub(super) indexes: IndexTally,
     pub(super) history: FailureHistory,
     pub(super) in_flight: InFlight,
+    /// The latest time that anything here was noted at.
+    noted: Timestamp,
 }
 
 /// Where a pod comes in the work order: by index, pods without one first (JC-1302).
 pub(super) type Key = (Option<u32>, Uid);
+
+/// A pod to adopt.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Stray {
+    pub(super) name: Arc<str>,
+    /// Whether it was one of the Job's before and is settled (see [`Rules::has_settled`]).
+    pub(super) settled: bool,
+}
 
 /// What is kept of a pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -145,6 +155,26 @@ impl Tally {
             indexes: IndexTally::default(),
             history: FailureHistory::default(),
             in_flight: InFlight::default(),
+            noted: Timestamp::MIN,
+        }
+    }
+
+    /// Tells the time before a plan. Where the clock was set back, what lies in the future by now counts as of now: delays
+    /// and timeouts begin again, once, and do not last until the clock has caught up (INV-25, P-11).
+    pub fn tell_time(&mut self, now: Timestamp) {
+        if self.noted <= now {
+            return;
+        }
+        self.noted = now;
+        self.history.set_back(now);
+        self.in_flight.set_back(now);
+        let ahead: Vec<Uid> =
+            self.pods.iter().filter(|(_, pod)| pod.finished > now).map(|(uid, _)| uid.clone()).collect();
+        for uid in ahead {
+            if let Some(mut entry) = self.take(&uid) {
+                entry.finished = now;
+                self.put(uid, entry);
+            }
         }
     }
 
@@ -167,6 +197,7 @@ impl Tally {
 
     /// A pod that the Job controls is new or has changed.
     pub fn observe_pod(&mut self, pod: &PodView, now: Timestamp) {
+        self.noted = self.noted.max(now);
         self.in_flight.pod_seen(&pod.name);
         self.adoptable.remove(&pod.uid);
         if pod.deleting {
@@ -200,8 +231,9 @@ impl Tally {
     /// A pod without controller has appeared or changed; says whether it is one to adopt.
     pub fn observe_stray(&mut self, pod: &PodView) -> bool {
         let adoptable = !pod.deleting && self.rules.adopts(&pod.labels);
+        let stray = || Stray { name: pod.name.as_str().into(), settled: self.rules.has_settled(pod) };
         match adoptable {
-            true => self.adoptable.insert(pod.uid.clone(), pod.name.as_str().into()),
+            true => self.adoptable.insert(pod.uid.clone(), stray()),
             false => self.adoptable.remove(&pod.uid),
         };
         adoptable
@@ -212,6 +244,11 @@ impl Tally {
         self.adoptable.remove(uid);
     }
 
+    /// Whether it is one to adopt.
+    pub fn adopts(&self, uid: &Uid) -> bool {
+        self.adoptable.contains_key(uid)
+    }
+
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty() && self.adoptable.is_empty()
     }
@@ -219,6 +256,11 @@ impl Tally {
     /// How many pods the Job controls.
     pub fn len(&self) -> usize {
         self.pods.len()
+    }
+
+    /// Every pod that the Job controls.
+    pub fn uids(&self) -> impl Iterator<Item = &Uid> {
+        self.pods.keys()
     }
 
     /// Whether nothing more is to be heard soon: no pod is active, and none was created that has not been seen yet.
@@ -243,6 +285,7 @@ impl Tally {
 
     /// The calls of a [`PodAction`] have been made.
     pub fn note_action(&mut self, action: &PodAction, outcomes: &[CallOutcome], now: Timestamp) {
+        self.noted = self.noted.max(now);
         match action {
             PodAction::None | PodAction::End(_) => {}
             PodAction::Create { pods, .. } => {

@@ -3,7 +3,7 @@
 //! Calls of one kind go out together, a bounded number at a time. Every call is tied to one pod by its UID, so that a
 //! namesake is never touched (INV-23, INV-31).
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use batch_plan::job::{
     CallOutcome, Claims, Creation, PodAction, PodRef, PodStencil, PodView, ReleaseOutcome, Uid, patches,
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::shared::uid_of;
 use crate::runtime::{
-    Resource,
+    Resource, Source,
     requests::{self, DeleteOptions, METADATA_ONLY, PatchType, Preconditions},
 };
 
@@ -66,12 +66,44 @@ impl PodCalls {
     pub(super) async fn claim(&self, job: &Job, claims: &Claims) -> Result<u64, ClaimError> {
         let client = &self.client;
         // One fresh read decides about all adoptions of a sync (INV-16).
-        let refused = if claims.adopt.is_empty() { None } else { recheck(client, job).await.err() };
-        let adopt = claims.adopt.iter().map(|pod| adopt(client, job, pod, refused.as_deref()).boxed());
+        let adopts = !(claims.adopt.is_empty() && claims.reclaim.is_empty());
+        let refused = if adopts { recheck(client, job).await.err() } else { None };
+        let (name, uid) = (name_of(job), uid_of(job));
+        let adopted = claims.adopt.iter().map(|pod| (pod, patches::adopt(&pod.uid, name, &uid)));
+        let reclaimed = claims.reclaim.iter().map(|pod| (pod, patches::reclaim(&pod.uid, name, &uid)));
+        let adopt = adopted.chain(reclaimed);
+        let adopt = adopt.map(|(pod, patch)| adopt_one(client, job, pod, patch, refused.as_deref()).boxed());
         let disown = claims.disown.iter().map(|pod| disown(client, job, pod).boxed());
         let outcomes = self.together(adopt.chain(disown).collect()).await;
         // All are tried; the first error is the sync's (JC-607).
         outcomes.into_iter().try_fold(0, |newest, outcome| outcome.map(|version| newest.max(version)))
+    }
+
+    /// The pods of a Job and their versions, as they are now. Nothing if there are too many to ask for.
+    pub(super) async fn list(&self, job: &Job) -> Result<Option<BTreeMap<Uid, u64>>, Error> {
+        #[derive(Deserialize)]
+        struct List {
+            metadata: ListMetadata,
+            items: Vec<PodView>,
+        }
+        #[derive(Deserialize)]
+        struct ListMetadata {
+            #[serde(default, rename = "continue")]
+            token: String,
+        }
+        let selector = job.spec.as_ref().and_then(|spec| spec.selector.as_ref());
+        let labels = selector.and_then(|selector| selector.match_labels.as_ref()).into_iter().flatten();
+        // Whatever else a selector asks for, that is at least all that it matches.
+        let labels: Vec<String> = labels.map(|(key, value)| format!("{key}={value}")).collect();
+        let source = Source {
+            namespace: Some(namespace_of(job).to_owned()),
+            label_selector: labels.join(","),
+            ..Source::all(Resource::PODS)
+        };
+        let path = source.address(&[("limit", requests::PAGE_LIMIT)]);
+        let list: List = bounded(requests::get(&self.client, &path)).await?;
+        let version = |pod: PodView| (pod.uid, pod.resource_version.parse().unwrap_or(u64::MAX));
+        Ok(list.metadata.token.is_empty().then(|| list.items.into_iter().map(version).collect()))
     }
 
     /// JC-1009: batch after batch, until one has a failure.
@@ -265,7 +297,13 @@ async fn recheck(client: &Client, job: &Job) -> Result<(), String> {
     }
 }
 
-async fn adopt(client: &Client, job: &Job, pod: &PodRef, refused: Option<&str>) -> Result<u64, ClaimError> {
+async fn adopt_one(
+    client: &Client,
+    job: &Job,
+    pod: &PodRef,
+    patch: Value,
+    refused: Option<&str>,
+) -> Result<u64, ClaimError> {
     let namespace = namespace_of(job);
     let failure = |reason: String| {
         let pod = format!("{namespace}/{} ({})", pod.name, pod.uid);
@@ -275,7 +313,7 @@ async fn adopt(client: &Client, job: &Job, pod: &PodRef, refused: Option<&str>) 
         return Err(failure(reason.to_owned()));
     }
     let path = Resource::PODS.object(namespace, &pod.name);
-    match patch_for_version(client, &path, &patches::adopt(&pod.uid, name_of(job), &uid_of(job))).await {
+    match patch_for_version(client, &path, &patch).await {
         Ok(version) => Ok(version),
         Err(error) if was_gone(client, namespace, pod, &error).await => Ok(0),
         Err(error) => Err(failure(text_of(&error))),

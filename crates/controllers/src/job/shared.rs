@@ -2,7 +2,12 @@
 //!
 //! One lock protects all of it. It is held for single events and for planning, never across a call.
 
-use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use batch_plan::job::{
     CallOutcome, Ledger, Plan, PodAction, PodRef, ReleaseOutcome, Settings, Snapshot, Uid, owns, plan,
@@ -51,6 +56,8 @@ pub(super) struct Entry {
     inherited: bool,
     /// The version that the cache of pods must have reached for the next plan (JC-411).
     pods_needed: u64,
+    /// The version of the Job in which somebody else's status was seen. What they did to pods came before it.
+    others_wrote: u64,
     /// How many pods were last created without a refusal: the size of the next first batch.
     created: usize,
     /// Whether the last sync left numbers of the status to the next.
@@ -70,11 +77,22 @@ impl Entry {
             unconfirmed,
             inherited: unconfirmed,
             pods_needed: 0,
+            others_wrote: 0,
             created: 0,
             deferred: false,
             conflicts: 0,
             told_skip: false,
         }
+    }
+
+    /// A newer state of the Job that is not the answer to a write of ours. If its status is another one, then another
+    /// process works on the Job, or a call arrived that we had given up: both may have counted pods that the cache of
+    /// pods still shows as they were before (INV-1, P-4, P-12).
+    pub(super) fn show(&mut self, job: Job) {
+        if job.status != self.job.status {
+            self.others_wrote = version_of(&job);
+        }
+        self.job = job.into();
     }
 }
 
@@ -85,8 +103,14 @@ pub(super) enum Beginning {
     Gone,
     /// It is not certain that the Job is as it was shown: ask for it, and tell the answer to [`Shared::confirm`].
     Unconfirmed(Arc<Job>),
-    /// The cache does not show our own writes yet (JC-412), or those of an earlier process.
+    /// The cache does not show our own writes yet (JC-412).
     Stale {
+        read: u64,
+        written: u64,
+    },
+    /// The cache may not show yet what somebody else did: ask for the Job's pods, and tell [`Shared::pods_listed`].
+    Overtaken {
+        job: Arc<Job>,
         read: u64,
         written: u64,
     },
@@ -110,7 +134,7 @@ impl Shared {
     pub(super) fn begin(&self, uid: &Uid, pods_read: u64) -> Beginning {
         let mut state = self.state.lock();
         let State { ledger, jobs, .. } = &mut *state;
-        let (Some(entry), Some(tally)) = (jobs.get_mut(uid), ledger.tally(uid)) else { return Beginning::Gone };
+        let (Some(entry), Some(tally)) = (jobs.get_mut(uid), ledger.tally_mut(uid)) else { return Beginning::Gone };
         entry.pace.begin();
         if entry.unconfirmed && !is_finished(&entry.job) && owns(&entry.job, &self.settings) {
             return Beginning::Unconfirmed(entry.job.clone());
@@ -118,19 +142,23 @@ impl Shared {
         if entry.pods_needed > pods_read {
             return Beginning::Stale { read: pods_read, written: entry.pods_needed };
         }
-        entry.pods_needed = 0;
+        if entry.others_wrote > pods_read && !is_finished(&entry.job) && owns(&entry.job, &self.settings) {
+            return Beginning::Overtaken { job: entry.job.clone(), read: pods_read, written: entry.others_wrote };
+        }
+        (entry.pods_needed, entry.others_wrote) = (0, 0);
         // Upstream starts every round of creations with a single pod. Where the last round went through there is no need
         // to find out again whether pods are refused.
         let batch = self.settings.slow_start_batch.max(entry.created);
         let settings = Settings { slow_start_batch: batch, ..self.settings.clone() };
         let now = self.environment.now();
+        tally.tell_time(now);
         let plan = plan(&Snapshot { job: &entry.job, tally, now, settings: &settings });
         Beginning::Planned(entry.job.clone(), plan)
     }
 
-    /// The server was asked for a Job that an earlier process may have known. What that one did to pods came before the
-    /// version of the Job that is current now; a cache of pods that has not come that far would have them done again
-    /// (REG-H09).
+    /// The server was asked for a Job that an earlier process may have known, or whose last write had no answer. What
+    /// another process did to pods came before the version of the Job that is current now; a cache of pods that has not
+    /// come that far would have them done again (REG-H09).
     pub(super) fn confirm(&self, uid: &Uid, mut fresh: Job) {
         fresh.metadata.managed_fields = None;
         let mut state = self.state.lock();
@@ -140,11 +168,26 @@ impl Shared {
         let inherited = std::mem::take(&mut entry.inherited);
         // A Job that no controller has written to has nothing behind it.
         if inherited && fresh.status.as_ref().is_some_and(|status| *status != JobStatus::default()) {
-            entry.pods_needed = entry.pods_needed.max(version);
+            entry.others_wrote = entry.others_wrote.max(version);
         }
         if version > version_of(&entry.job) {
-            entry.job = fresh.into();
+            entry.show(fresh);
             self.observe(&mut state, uid);
+        }
+    }
+
+    /// The server was asked for the pods of a Job that was overtaken in version `written`, and named them with their
+    /// versions. Few changes of pods concern one Job, so a cache that has seen these has seen enough, long before a
+    /// bookmark says that it has come further.
+    pub(super) fn pods_listed(&self, uid: &Uid, written: u64, pods: &BTreeMap<Uid, u64>) {
+        let mut state = self.state.lock();
+        let State { ledger, jobs, .. } = &mut *state;
+        let (Some(entry), Some(tally)) = (jobs.get_mut(uid), ledger.tally(uid)) else { return };
+        // What was written since then may have come after the list.
+        let is_current = entry.others_wrote == written;
+        // Nobody knows in which version one went that the cache still shows; the watch is about to tell.
+        if is_current && tally.uids().all(|pod| pods.contains_key(pod)) {
+            entry.others_wrote = pods.values().copied().max().unwrap_or(0).min(written);
         }
     }
 
@@ -198,6 +241,11 @@ impl Shared {
         let Some(entry) = state.jobs.get_mut(uid) else { return job.into() };
         entry.conflicts = 0;
         entry.deferred = false;
+        // It was written on top of what was planned for, so up to here nobody else wrote: what the watch has shown was
+        // this very write.
+        if entry.others_wrote <= version_of(&job) {
+            entry.others_wrote = 0;
+        }
         match version_of(&job).cmp(&version_of(&entry.job)) {
             Ordering::Less => return job.into(),
             Ordering::Equal => {

@@ -81,10 +81,16 @@ impl Syncer {
                 }
             }
         }
+        if let Beginning::Overtaken { job, written, .. } = &beginning
+            && let Ok(Some(pods)) = self.pods.list(job).await
+        {
+            self.shared.pods_listed(uid, *written, &pods);
+            beginning = self.begin(uid);
+        }
         let outcome = match beginning {
             Beginning::Gone => return Ok(()),
             Beginning::Unconfirmed(_) => Err(SyncError::Gone),
-            Beginning::Stale { read, written } => {
+            Beginning::Stale { read, written } | Beginning::Overtaken { read, written, .. } => {
                 self.shared.metrics.stale_pods();
                 Err(SyncError::Stale { read, written })
             }

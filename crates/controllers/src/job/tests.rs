@@ -14,10 +14,10 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::Instant};
 
-use super::*;
+use super::{shared::Beginning, *};
 use crate::{
     runtime::{
-        ControllerContext,
+        Change, ControllerContext,
         metrics::Exposition,
         requests::{self, Ignored, PatchType},
     },
@@ -372,6 +372,33 @@ async fn orphans_are_released_and_pods_of_running_jobs_are_not() {
     assert!(world.wait_active(2).await.iter().any(is_tracked));
 }
 
+/// INV-4: a Job adopts the pod while it is taken for an orphan; from then on the finalizer is the Job's.
+#[tokio::test]
+async fn a_pod_that_a_job_has_just_adopted_is_no_orphan() {
+    let world = World::new().await;
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": [FINALIZER]},
+                     "spec": {"containers": [{"name": "main", "image": "busybox"}]}});
+    let pod = world.create(&Resource::PODS, NAMESPACE, pod).await;
+    let metrics = crate::runtime::Metrics::new();
+    let queues = (WorkQueue::new("job", RETRY, &metrics), WorkQueue::new("job_orphan_pod", RETRY, &metrics));
+    let shared = Shared::new(Settings::default(), crate::runtime::Environment::system(), &metrics, queues.0, queues.1);
+    shared.pod_changed(Change::Applied(serde_json::from_value(pod.clone()).unwrap()));
+    let uid = Uid::new(pod["metadata"]["uid"].as_str().unwrap());
+    let orphan = Orphan { namespace: NAMESPACE.to_owned(), name: "p".into(), uid, job_is_gone: false };
+
+    let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "j", "controller": true});
+    world.patch(&Resource::PODS, NAMESPACE, "p", json!({"metadata": {"ownerReferences": [owner]}})).await;
+    let refused = orphans::release(&world.client, &shared, &orphan).await.unwrap_err();
+    assert!(requests::is_conflict(&refused), "{refused}");
+    assert!(is_tracked(&world.get(&Resource::PODS, NAMESPACE, "p").await.unwrap()));
+
+    world.patch(&Resource::PODS, NAMESPACE, "p", json!({"metadata": {"ownerReferences": null}})).await;
+    let pod = world.get(&Resource::PODS, NAMESPACE, "p").await.unwrap();
+    shared.pod_changed(Change::Applied(serde_json::from_value(pod).unwrap()));
+    orphans::release(&world.client, &shared, &orphan).await.unwrap();
+    assert!(!is_tracked(&world.get(&Resource::PODS, NAMESPACE, "p").await.unwrap()));
+}
+
 /// REG-A12: found at the start.
 #[tokio::test]
 async fn pods_that_a_finished_job_left_tracked_are_released() {
@@ -550,7 +577,7 @@ async fn a_terminating_namespace_is_left_in_peace() {
 /// REG-A14: create, finish and delete many Jobs; nothing of them stays in memory.
 #[tokio::test]
 async fn nothing_is_remembered_of_what_is_gone() {
-    use crate::runtime::{Change, Environment, Metrics};
+    use crate::runtime::{Environment, Metrics};
 
     let metrics = Metrics::new();
     let queues = (WorkQueue::new("job", RETRY, &metrics), WorkQueue::new("job_orphan_pod", RETRY, &metrics));
@@ -582,4 +609,104 @@ async fn nothing_is_remembered_of_what_is_gone() {
         work.finish(&Ok::<(), ()>(()));
     }
     assert!(shared.jobs.is_idle() && shared.orphans.is_idle());
+}
+
+/// What the watches and the workers share, without a server: events in any order.
+struct Watches {
+    shared: Shared,
+}
+
+impl Watches {
+    /// A Job that was made while this process runs, and its only pod, which has failed and is tracked at version 11.
+    fn new() -> Self {
+        let metrics = crate::runtime::Metrics::new();
+        let queue = |name| WorkQueue::new(name, RETRY, &metrics);
+        let environment = crate::runtime::Environment::new(|| "2026-01-05T10:00:00Z".parse().unwrap(), || 0);
+        let orphans = WorkQueue::new("orphans", RETRY, &metrics);
+        let shared = Shared::new(Settings::default(), environment, &metrics, queue("jobs"), orphans);
+        let watches = Self { shared };
+        watches.shared.job_changed(Change::Synced);
+        watches.job(10, json!({"active": 1, "ready": 0}));
+        watches.pod(11, true);
+        watches
+    }
+
+    fn job_at(version: u64, status: Value) -> Job {
+        let selector = json!({"matchLabels": {"job": "a"}});
+        serde_json::from_value(json!({
+            "metadata": {"name": "a", "namespace": NAMESPACE, "uid": "j", "generation": 1,
+                         "resourceVersion": version.to_string(), "creationTimestamp": "2026-01-05T10:00:01Z"},
+            "spec": {"parallelism": 1, "completions": 1, "backoffLimit": 6, "selector": selector, "template": {}},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn job(&self, version: u64, status: Value) {
+        self.shared.job_changed(Change::Applied(Self::job_at(version, status)));
+    }
+
+    fn pod(&self, version: u64, tracked: bool) {
+        let finalizers: &[&str] = if tracked { &[FINALIZER] } else { &[] };
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "j", "controller": true});
+        let pod = json!({
+            "metadata": {"name": "a-x", "namespace": NAMESPACE, "uid": "p", "resourceVersion": version.to_string(),
+                         "labels": {"job": "a"}, "finalizers": finalizers, "ownerReferences": [owner]},
+            "status": {"phase": "Failed"},
+        });
+        self.shared.pod_changed(Change::Applied(serde_json::from_value(pod).unwrap()));
+    }
+
+    /// The version that the next sync waits for, if it does not plan.
+    fn waits_for(&self, pods_read: u64) -> Option<u64> {
+        match self.shared.begin(&Uid::new("j"), pods_read) {
+            Beginning::Planned(..) => None,
+            Beginning::Overtaken { written, .. } => Some(written),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The server answers a question asked for that version.
+    fn listed(&self, written: u64, pods: &[(&str, u64)]) {
+        let pods = pods.iter().map(|(uid, version)| (Uid::new(uid), *version)).collect();
+        self.shared.pods_listed(&Uid::new("j"), written, &pods);
+    }
+}
+
+/// INV-1, P-12: another controller has counted the pod and released it. The watch of Jobs shows that first.
+#[test]
+fn a_pod_that_another_controller_counted_is_not_counted_again() {
+    let watches = Watches::new();
+    assert_eq!(watches.waits_for(11), None, "nobody else has written");
+    watches.job(14, json!({"failed": 1, "ready": 0}));
+    assert_eq!(watches.waits_for(11), Some(14), "the cache still shows the pod as it was");
+    watches.listed(13, &[("p", 11)]);
+    assert_eq!(watches.waits_for(11), Some(14), "the list was older than that");
+    watches.listed(14, &[("p", 12)]);
+    assert_eq!(watches.waits_for(11), Some(12), "the server has a newer state of it");
+    watches.pod(12, false);
+    assert_eq!(watches.waits_for(12), None);
+}
+
+/// No bookmark is needed to know that there is nothing more to come.
+#[test]
+fn a_cache_that_shows_all_pods_of_a_job_as_they_are_is_new_enough() {
+    let watches = Watches::new();
+    watches.job(14, json!({"active": 1, "ready": 1}));
+    watches.listed(14, &[]);
+    assert_eq!(watches.waits_for(11), Some(14), "the pod is gone, and the cache does not show that yet");
+    watches.listed(14, &[("p", 11)]);
+    assert_eq!(watches.waits_for(11), None);
+}
+
+/// Edits of the spec say nothing about pods, and our own writes say nothing new.
+#[test]
+fn neither_edits_nor_own_writes_hold_a_job_up() {
+    let watches = Watches::new();
+    watches.job(12, json!({"active": 1, "ready": 0}));
+    assert_eq!(watches.waits_for(11), None, "an edit");
+    let written = json!({"active": 1, "ready": 1});
+    watches.job(13, written.clone());
+    watches.shared.wrote_job(&Uid::new("j"), Watches::job_at(13, written));
+    assert_eq!(watches.waits_for(11), None, "the watch was faster than the answer");
 }

@@ -91,13 +91,14 @@ impl Shared {
                 let (old, new) = (version_of(&known.job), version_of(&job));
                 let is_echo = new != 0 && new <= old;
                 let same_spec = known.job.metadata.generation == job.metadata.generation;
-                if !is_echo || new == old {
-                    known.job = job.into();
-                }
                 if is_echo {
                     // Our own write, which the answer to it had shown before.
+                    if new == old {
+                        known.job = job.into();
+                    }
                     return;
                 }
+                known.show(job);
                 if same_spec && !is_finished(&known.job) { News::Status } else { News::Now }
             }
         };

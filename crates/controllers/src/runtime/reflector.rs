@@ -82,7 +82,8 @@ impl Source {
         }
     }
 
-    fn address(&self, parameters: &[(&str, &str)]) -> String {
+    /// Where to ask for them.
+    pub fn address(&self, parameters: &[(&str, &str)]) -> String {
         let selectors = [("labelSelector", &*self.label_selector), ("fieldSelector", &*self.field_selector)];
         let mut query = String::new();
         for (name, value) in selectors.iter().chain(parameters).filter(|(_, value)| !value.is_empty()) {

@@ -21,7 +21,7 @@ pub type Ignored = serde::de::IgnoredAny;
 const ANSWER_BYTES_MAX: usize = 512 << 20;
 
 /// Objects of one page of a list, as in client-go.
-pub(super) const PAGE_LIMIT: &str = "500";
+pub(crate) const PAGE_LIMIT: &str = "500";
 
 /// `Accept` for answers and watches that carry `metadata` only.
 pub const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";

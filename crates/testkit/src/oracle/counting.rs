@@ -120,7 +120,10 @@ impl Judge<'_> {
             counted += 1;
             let Some(pod) = self.ledger.pods.get_mut(uid) else { continue };
             let (name, before) = (pod.name.clone(), pod.counted.replace(side));
-            let tracked = !pod.gone && pod.last.is_tracked();
+            // Whoever lost its owner is none of the Job's tracked pods, and leaves the list as those do that are gone
+            // (JC-1303, JC-1304).
+            let ours = pod.last.job() == Some(&*job.metadata.uid);
+            let tracked = !pod.gone && pod.last.is_tracked() && ours;
             if before.is_some() {
                 self.broken("INV-1", change.revision, job_name(job), format!("counts pod {name} again"));
             }

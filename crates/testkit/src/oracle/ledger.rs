@@ -28,6 +28,7 @@ pub(super) struct PodRecord {
     pub(super) last: Arc<Pod>,
     pub(super) gone: bool,
     pub(super) by: &'static str,
+    pub(super) created_revision: u64,
     /// The Job that controls it, or did last.
     pub(super) job: Option<String>,
     /// Phases are not taken back, so the first end is the end.
@@ -74,7 +75,7 @@ pub(super) struct CronJobRecord {
 impl Ledger {
     pub(super) fn apply_pod(&mut self, change: &Change, step: &Step<Pod>) {
         let Some(state) = step.after.as_ref().or(step.before.as_ref()) else { return };
-        let record = self.pods.entry(state.metadata.uid.clone()).or_insert_with(|| PodRecord::new(state, change.by));
+        let record = self.pods.entry(state.metadata.uid.clone()).or_insert_with(|| PodRecord::new(state, change));
         record.gone = step.after.is_none();
         record.last = state.clone();
         record.job = state.job().map(str::to_owned).or(record.job.take());
@@ -146,12 +147,13 @@ impl Ledger {
 }
 
 impl PodRecord {
-    fn new(pod: &Arc<Pod>, by: &'static str) -> Self {
+    fn new(pod: &Arc<Pod>, change: &Change) -> Self {
         Self {
             name: pod.metadata.name.clone(),
             last: pod.clone(),
             gone: false,
-            by,
+            by: change.by,
+            created_revision: change.revision,
             job: None,
             ended: None,
             ended_at: None,

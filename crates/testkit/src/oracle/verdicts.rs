@@ -226,7 +226,9 @@ impl Judge<'_> {
                     || !job.last.is_valid_index(pod.last.index())
                     // What still runs when a Job succeeds is ended, and counts as nothing.
                     || pod.ended_by_us.is_some() && job.last.status.holds("Complete").is_some();
-                if ours && !settled && !excluded && pod.ended.is_some() {
+                // One that was made after the end is a breach of INV-11, and not of this.
+                let in_time = pod.created_revision < finished;
+                if ours && in_time && !settled && !excluded && pod.ended.is_some() {
                     broken.push((finished, pod.name.clone(), job.name.clone()));
                 }
             }

@@ -81,6 +81,7 @@ impl Controller {
             return Ok(false);
         }
         let settings = world.settings.clone();
+        self.ledger.tally_mut(&uid).unwrap().tell_time(world.now);
         let snapshot =
             Snapshot { job: &job, tally: self.ledger.tally(&uid).unwrap(), now: world.now, settings: &settings };
         let act = match plan(&snapshot) {
@@ -162,6 +163,10 @@ impl Controller {
         let job = Uid::new("job");
         for pod in &claims.adopt {
             let patch = patches::adopt(&pod.uid, "a", &job);
+            outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
+        }
+        for pod in &claims.reclaim {
+            let patch = patches::reclaim(&pod.uid, "a", &job);
             outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
         }
         for pod in &claims.disown {

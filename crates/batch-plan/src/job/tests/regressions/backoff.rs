@@ -1,5 +1,8 @@
 //! REG-D: limits and delays are exact.
 
+use std::time::Duration;
+
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::super::super::*;
@@ -94,6 +97,38 @@ fn reg_d11_ignored_failures_still_delay() {
         gaps.push(world.now.duration_since(failed_at).as_secs());
     }
     assert_eq!((gaps, world.status().failed), (vec![10, 20, 40, 80], None));
+}
+
+/// INV-25, P-11: by the clock of an hour ago the failure is yet to come; its replacement does not wait for that.
+#[test]
+fn a_clock_that_is_set_back_begins_the_delay_again_once() {
+    let per_index = json!({"completions": 1, "completionMode": "Indexed", "backoffLimitPerIndex": 5});
+    for spec in [json!({"completions": 1}), per_index] {
+        let (mut world, mut controller) = started(spec);
+        finish_all(&mut world, 1);
+        controller.watch(&world, 0);
+        controller.sync(&mut world);
+        world.advance(-3600);
+        let set_back = world.now;
+        controller.wake_at = None;
+        controller.settle(&mut world);
+        assert_eq!((world.active().len(), world.now.duration_since(set_back).as_secs()), (1, 10));
+    }
+}
+
+/// INV-9, P-11: neither does the end of a Job that a creation without an answer holds back.
+#[test]
+fn a_clock_that_is_set_back_begins_a_timeout_again_once() {
+    let (mut case, timeout) = (Case::new("job completions=1", Settings::default()), Duration::from_secs(300));
+    let hour_ago = now() - SignedDuration::from_hours(1);
+    case.tally.in_flight.created(&"a-x".into(), now());
+    case.tally.in_flight.creation_unanswered(&"a-y".into(), None, now());
+    case.tally.note_action(&PodAction::None, &[], now());
+    case.tally.tell_time(hour_ago);
+    let in_flight = &case.tally.in_flight;
+    let later = hour_ago + timeout;
+    assert_eq!((in_flight.waiting(hour_ago, timeout), in_flight.waiting(later, timeout)), (Some(timeout), None));
+    assert_eq!(in_flight.uncertain_for(later, timeout), None);
 }
 
 /// INV-25: the failed pods are still there after a restart, and so is the delay.

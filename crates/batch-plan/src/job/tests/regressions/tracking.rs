@@ -7,7 +7,7 @@ use super::super::super::*;
 use super::super::scenarios::summary;
 use super::super::shell::Controller;
 use super::super::text::{Case, account, check, now};
-use super::super::world::{Fault, World, is_deleting};
+use super::super::world::{Fault, World, is_deleting, is_owned};
 use super::{finish_all, started, started_with};
 
 /// First alive, then deleted, whatever its end.
@@ -220,4 +220,24 @@ fn inv_1b_a_pod_that_succeeded_unseen_counts_although_it_was_deleted() {
     controller.settle(&mut world);
     assert_eq!((world.status().succeeded, world.status().failed), (Some(1), None));
     world.assert_settled();
+}
+
+/// Somebody takes the owner off a pod that was counted. The Job takes the pod back, and does not count it again. Upstream
+/// does; what it also does, and must be kept, is to count a pod that was never one of the Job's (`adoption/*`).
+#[test]
+fn inv_1c_a_counted_pod_that_lost_its_owner_is_taken_back_uncounted() {
+    for mode in ["NonIndexed", "Indexed"] {
+        let (mut world, mut controller) = started(json!({"completions": 3, "completionMode": mode}));
+        let name = world.active().remove(0);
+        world.finish(&name, 1);
+        controller.settle(&mut world);
+        assert_eq!(world.status().failed, Some(1));
+        world.edit_pod(&name, |pod| pod["metadata"]["ownerReferences"] = json!([]));
+        // Also if nobody remembers that it was.
+        for mut controller in [controller, Controller::start(&world)] {
+            controller.settle(&mut world);
+            assert_eq!(world.status().failed, Some(1), "{mode}");
+        }
+        assert!(is_owned(&world.pods[&name]), "it goes when the Job goes");
+    }
 }
