@@ -141,9 +141,10 @@ async fn commands_say_the_same_on_a_terminal_as_on_a_pipe() {
         (&["why", "job/bad"], &server, "job/bad"),
         (&["why", "job/held"], &server, "suspended"),
         (&["why", "job/nope"], &server, "error: "),
-        (&["rerun", "job/good"], &server, "good-rerun-"),
         (&["history", "job/bad"], &folder, "bad"),
         (&["status"], &folder, "running"),
+        // Last: what it starts changes what `status` shows.
+        (&["rerun", "job/good"], &server, "good-rerun-"),
         (&["version"], &[], "tally"),
     ];
     for (command, target, told) in cases {
