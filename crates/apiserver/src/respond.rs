@@ -244,8 +244,7 @@ fn partial_list_body(list: &List, version: MetaVersion) -> ResponseBody {
         "{{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"{api_version}\",\"metadata\":{},\"items\":[",
         list_metadata(list)
     );
-    let open =
-        Bytes::from(format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{api_version}\",\"metadata\":"));
+    let open = Bytes::from(views::partial_opening(version));
     let mut pieces = VecDeque::with_capacity(list.items.len() * 3 + 2);
     pieces.push_back(Bytes::from(head));
     for (at, item) in list.items.iter().enumerate() {

@@ -1,9 +1,10 @@
 //! Other views of objects: Table and PartialObjectMetadata (AS-159…AS-161).
 
+use bytes::Bytes;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::{answer::IncludeObject, negotiate::MetaVersion, resources::Resource, tables};
+use crate::{answer::IncludeObject, attributes, negotiate::MetaVersion, resources::Resource, tables};
 
 /// An object reduced to its metadata.
 pub fn partial(object: &Value, version: MetaVersion) -> Value {
@@ -12,6 +13,20 @@ pub fn partial(object: &Value, version: MetaVersion) -> Value {
         "apiVersion": version.api_version(),
         "metadata": object.get("metadata").cloned().unwrap_or_else(|| json!({})),
     })
+}
+
+/// The same of stored bytes, which are not read any further than to the end of the metadata.
+pub fn partial_bytes(object: &Bytes, version: MetaVersion) -> Vec<u8> {
+    let metadata = attributes::metadata_bytes(object);
+    let mut bytes = partial_opening(version).into_bytes();
+    bytes.extend_from_slice(&metadata);
+    bytes.push(b'}');
+    bytes
+}
+
+/// What comes before the metadata; a brace follows them.
+pub fn partial_opening(version: MetaVersion) -> String {
+    format!("{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{}\",\"metadata\":", version.api_version())
 }
 
 /// A Table with a row for each object.
@@ -74,5 +89,22 @@ fn attached(object: &Value, form: TableForm) -> Value {
         IncludeObject::None => Value::Null,
         IncludeObject::Metadata => partial(object, form.version),
         IncludeObject::Object => object.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_taken_from_bytes_are_those_of_the_object() {
+        for object in [
+            json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a", "labels": {"x": "}\""}}, "spec": {}}),
+            json!({"kind": "Pod", "apiVersion": "v1", "spec": {"metadata": {"name": "b"}}}),
+        ] {
+            let bytes = Bytes::from(object.to_string());
+            let read: Value = serde_json::from_slice(&partial_bytes(&bytes, MetaVersion::V1)).unwrap();
+            assert_eq!(read, partial(&object, MetaVersion::V1));
+        }
     }
 }

@@ -314,6 +314,13 @@ impl Framing {
             put_line(kind, &stored.value, chunk);
             return;
         }
+        if let View::PartialObject(version) | View::PartialObjectList(version) = self.view
+            && self.encoding == Encoding::Json
+            && self.resource.conversion.is_none()
+        {
+            put_line(kind, &views::partial_bytes(&stored.value, version), chunk);
+            return;
+        }
         match served(stored, self.resource) {
             Ok(object) => self.value(kind, &object, chunk),
             Err(status) => self.frame("ERROR", &status.to_value(), chunk),

@@ -3,8 +3,9 @@
 //! Recording never waits and never fails: what is worth sending is decided at once (`correlator`), and what does not fit
 //! into the queue is dropped and counted.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+use futures_util::future;
 use jiff::Timestamp;
 use kube::{Client, Error};
 use parking_lot::Mutex;
@@ -26,6 +27,11 @@ pub use super::correlator::{EventType, MESSAGE_BYTES_MAX, ObjectRef};
 
 /// Events that wait for the server, as in client-go.
 const QUEUE_MAX: usize = 1000;
+/// How long an event waits for others, to be sent side by side with them: the server then has one sync for all, and what
+/// the events are about is not held up by them.
+const GATHER: Duration = Duration::from_millis(50);
+/// Most events that are sent together.
+const TOGETHER_MAX: usize = 64;
 /// How often an event is tried while the server cannot be reached: about 16 seconds with the default back-off.
 const ATTEMPTS_MAX: u32 = 30;
 /// At shutdown, events that still wait get this long.
@@ -99,18 +105,25 @@ impl Recorder {
 impl EventSender {
     /// Sends events until shutdown, and then what is left of them for a moment.
     pub async fn run(mut self, shutdown: Shutdown) {
+        let mut batch = Vec::new();
         loop {
-            let next = tokio::select! {
+            let gathered = tokio::select! {
                 biased;
-                () = shutdown.cancelled() => break,
-                next = self.queue.recv() => next,
+                () = shutdown.cancelled() => false,
+                gathered = gather(&mut self.queue, &mut batch) => gathered,
             };
             // With no recorder left nothing can come any more, but only shutdown ends the task.
-            let Some(outgoing) = next else { break };
-            self.send(&outgoing, &shutdown).await;
+            if !gathered {
+                break;
+            }
+            self.send_all(&batch, &shutdown).await;
+            batch.clear();
         }
         shutdown.cancelled().await;
         let rest = async {
+            for outgoing in &batch {
+                self.attempt(outgoing).await.ok();
+            }
             while let Ok(outgoing) = self.queue.try_recv() {
                 self.attempt(&outgoing).await.ok();
             }
@@ -118,6 +131,20 @@ impl EventSender {
         if tokio::time::timeout(FLUSH, rest).await.is_err() {
             tracing::debug!("events were left unsent at shutdown");
         }
+    }
+
+    /// Sends events side by side; those that repeat one another in their order.
+    async fn send_all(&self, batch: &[Outgoing], shutdown: &Shutdown) {
+        let mut by_name: BTreeMap<&str, Vec<&Outgoing>> = BTreeMap::new();
+        for outgoing in batch {
+            by_name.entry(&outgoing.name).or_default().push(outgoing);
+        }
+        let sequences = by_name.into_values().map(|sequence| async move {
+            for outgoing in sequence {
+                self.send(outgoing, shutdown).await;
+            }
+        });
+        future::join_all(sequences).await;
     }
 
     /// Sends one event, again and again while the server cannot be reached.
@@ -155,6 +182,21 @@ impl EventSender {
         let path = Resource::EVENTS.collection(Some(namespace));
         requests::create::<Ignored>(&self.client, &path, &event(outgoing)).await.map(|_| ())
     }
+}
+
+/// Waits for an event and, for a moment, for others. `false` if none can come any more.
+async fn gather(queue: &mut mpsc::Receiver<Outgoing>, batch: &mut Vec<Outgoing>) -> bool {
+    let Some(first) = queue.recv().await else { return false };
+    batch.push(first);
+    if queue.len() < TOGETHER_MAX {
+        tokio::time::sleep(GATHER).await;
+    }
+    while batch.len() < TOGETHER_MAX
+        && let Ok(next) = queue.try_recv()
+    {
+        batch.push(next);
+    }
+    true
 }
 
 /// Whether the same request can succeed later.
