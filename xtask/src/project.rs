@@ -41,8 +41,15 @@ impl Profile {
 }
 
 /// A cargo command in the workspace's root, with the toolchain that runs this.
+///
+/// What cargo tells this program about its package is not passed on: build scripts that ask for it would run again, and
+/// half of the workspace be compiled once for the shell and once for here.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let of_package = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_package)) {
+        command.env_remove(name);
+    }
     command.current_dir(root()).args(arguments);
     command
 }

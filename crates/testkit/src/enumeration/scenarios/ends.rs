@@ -46,7 +46,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     // One pod ends in the moment in which the other is taken away.
     Scenario::job(
         "suspend-ending",
-        |pod| if pod.ordinal < 2 { Behaviour::runs() } else { Behaviour::ends(0, 1_000) },
+        // One whose removal fails is still there when the Job is resumed, and ends some day.
+        |pod| if pod.ordinal < 2 { Behaviour::ends(0, 60_000) } else { Behaviour::ends(0, 1_000) },
         || {
             let end = Step::new(When::Pods("Running", 2), What::EndPods(1, 0));
             let suspend = edit(When::After(0), "a", json!({"spec": {"suspend": true}}));
@@ -61,7 +62,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         ..Scenario::job(
             "suspend-terminating",
             |pod| match pod.ordinal {
-                0 | 1 => Behaviour { stop_ms: 4_000, ..Behaviour::runs() },
+                0 | 1 => Behaviour { stop_ms: 4_000, ..Behaviour::ends(0, 60_000) },
                 _ => Behaviour::ends(0, 1_000),
             },
             || {
