@@ -8,7 +8,10 @@ mod cache;
 mod sync;
 mod watch;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
+};
 
 use batch_plan::{cronjob::COMPONENT, job::Uid};
 use jiff::tz::TimeZone;
@@ -75,6 +78,7 @@ pub async fn run(context: ControllerContext, options: Options) {
             recorder,
             mirror: mirror.clone(),
             skew: creation_skew(&context.metrics),
+            starting: AtomicUsize::new(0),
         });
         let queue = mirror.queue.clone();
         tasks.spawn("cronjob alarms", mirror.alarms.clone().run(shutdown.clone(), move |uid| queue.add(uid)));

@@ -3,7 +3,14 @@
 //! The order of the calls is that in which a crash between any two of them does no harm; why, is told in
 //! `batch_plan::cronjob`.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use batch_plan::{
     cronjob::{
@@ -25,11 +32,33 @@ use crate::runtime::{
     requests::{self, DeleteOptions, Preconditions},
 };
 
+/// How long the status of a CronJob waits for the Jobs of others that are due at the same time, and how often it looks.
+const RUSH_MAX: Duration = Duration::from_millis(50);
+const RUSH_LOOK: Duration = Duration::from_millis(1);
+
 pub(super) struct Syncer {
     pub(super) client: Client,
     pub(super) recorder: Recorder,
     pub(super) mirror: Arc<Mirror>,
     pub(super) skew: Histogram,
+    /// Syncs that may still start a Job.
+    pub(super) starting: AtomicUsize,
+}
+
+/// A sync that may still start a Job, for as long as it lives.
+struct Starting<'a>(&'a AtomicUsize);
+
+impl<'a> Starting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Why a CronJob could not be brought up to date. It will be tried again.
@@ -53,6 +82,7 @@ pub(super) enum SyncError {
 
 impl Syncer {
     pub(super) async fn sync(&self, uid: &Uid) -> Result<(), SyncError> {
+        let starting = Starting::new(&self.starting);
         let (cron_job, jobs) = {
             let seen = self.mirror.jobs_seen.resource_version();
             let mut cache = self.mirror.cache.lock();
@@ -72,11 +102,15 @@ impl Syncer {
 
         let decision = decide(&self.snapshot(&cron_job, &jobs, now), &mut draft);
         self.tell(&cron_job, &decision.events);
-        let wake = match decision.next {
-            Next::Rest { wake } => Ok(wake),
-            Next::Start(start) => self.start(&cron_job, &start, &mut draft).await.map(|()| start.wake),
-            Next::Impossible(error) => Err(SyncError::Template(cron_job.name.clone(), error)),
+        let (starts, wake) = match decision.next {
+            Next::Rest { wake } => (false, Ok(wake)),
+            Next::Start(start) => (true, self.start(&cron_job, &start, &mut draft).await.map(|()| start.wake)),
+            Next::Impossible(error) => (false, Err(SyncError::Template(cron_job.name.clone(), error))),
         };
+        drop(starting);
+        if starts {
+            self.let_others_start().await;
+        }
         // Also after a failure: what was done before it is true (CJ-12).
         if draft.is_changed() {
             self.write(&cron_job, &mut draft).await?;
@@ -88,6 +122,17 @@ impl Syncer {
             self.mirror.queue.add(uid.clone());
         }
         tidied
+    }
+
+    /// Many CronJobs are due in the same second. Their Jobs are started before the first status is written: being late is
+    /// noticed, a status is not.
+    async fn let_others_start(&self) {
+        let rush = async {
+            while !self.mirror.queue.is_empty() || self.starting.load(Ordering::Relaxed) > 0 {
+                tokio::time::sleep(RUSH_LOOK).await;
+            }
+        };
+        tokio::time::timeout(RUSH_MAX, rush).await.ok();
     }
 
     fn snapshot<'a>(&'a self, cron_job: &'a CronJobView, jobs: &'a [Arc<JobView>], now: Timestamp) -> Snapshot<'a> {
