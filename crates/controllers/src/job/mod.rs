@@ -27,7 +27,9 @@ use self::{
     sync::{SyncError, Syncer},
     watch::WatchedPod,
 };
-use crate::runtime::{ControllerContext, Reflector, Resource, RetryPolicy, Source, Supervisor, WorkQueue, all_synced};
+use crate::runtime::{
+    ControllerContext, Reflector, Resource, RetryPolicy, Source, Supervisor, WorkQueue, all_synced, requests,
+};
 
 /// JC-105: one second, doubled by each failure, at most a minute.
 const RETRY: RetryPolicy = RetryPolicy::per_key(Duration::from_secs(1), Duration::from_secs(60));
@@ -110,8 +112,13 @@ async fn sync(syncer: Arc<Syncer>, uid: Uid) -> Result<(), SyncError> {
 async fn release_orphan(client: Client, shared: Arc<Shared>, orphan: Orphan) -> Result<(), Error> {
     let outcome = orphans::release(&client, &shared, &orphan).await;
     if let Err(error) = &outcome {
-        let error = calls::text_of(error);
-        tracing::warn!(error, namespace = orphan.namespace, pod = &*orphan.name, "Error syncing orphan pod");
+        let (error, is_conflict) = (calls::text_of(error), requests::is_conflict(error));
+        let (namespace, pod) = (&orphan.namespace, &*orphan.name);
+        match is_conflict {
+            // The pod has changed since it was judged; it is judged again.
+            true => tracing::debug!(error, namespace, pod, "Error syncing orphan pod"),
+            false => tracing::warn!(error, namespace, pod, "Error syncing orphan pod"),
+        }
     }
     outcome
 }
