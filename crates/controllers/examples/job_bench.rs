@@ -114,7 +114,11 @@ impl Bench {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         println!("one Indexed Job, {completions} completions, parallelism {parallelism}:");
+        // The creation of a pod does not name it in its path.
+        let beside = self.calls.beside.load(Ordering::Relaxed) + latencies.len() as u64;
         self.report(&before, started.elapsed(), completions + latencies.len());
+        let own = self.calls.measure().writes - before.writes - beside;
+        println!("  writes per pod of the large Job alone {:.3}", own as f64 / completions as f64);
         latencies.sort();
         let at = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or_default();
         println!("  {} one-pod Jobs beside it: p50 {:.1?}, p99 {:.1?}", latencies.len(), at(50), at(99));
@@ -148,6 +152,8 @@ impl Bench {
 #[derive(Default)]
 struct Calls {
     writes: AtomicU64,
+    /// Those that name one of the Jobs beside the large one, or its pod.
+    beside: AtomicU64,
     /// CPU time of the server's work on the controller's threads, in nanoseconds.
     server: AtomicU64,
 }
@@ -166,6 +172,7 @@ impl Calls {
             let is_event = request.uri().path().contains("/events");
             if *request.method() != Method::GET && !is_event {
                 calls.writes.fetch_add(1, Ordering::Relaxed);
+                calls.beside.fetch_add(u64::from(request.uri().path().contains("/beside-")), Ordering::Relaxed);
             }
             let (client, calls) = (client.clone(), calls.clone());
             Timed { inner: Box::pin(async move { client.send(request).await }), calls }

@@ -51,7 +51,7 @@ impl Pace {
         }
         Some(match (news, self.last) {
             (News::Own | News::Status | News::Soon, Some((ended, took))) if gathers => {
-                let gather = (took / 2).max(GATHER_MIN).min(batch_period);
+                let gather = took.max(GATHER_MIN).min(batch_period);
                 (ended + gather).saturating_duration_since(now)
             }
             _ => Duration::ZERO,
@@ -107,7 +107,7 @@ mod tests {
     fn gathering_grows_with_the_effort_up_to_the_batch_period() {
         let start = Instant::now();
         for (took, period, expected) in
-            [(MS, SECOND, 20 * MS), (200 * MS, SECOND, 100 * MS), (9 * SECOND, SECOND, SECOND)].into_iter().chain([(
+            [(MS, SECOND, 20 * MS), (200 * MS, SECOND, 200 * MS), (9 * SECOND, SECOND, SECOND)].into_iter().chain([(
                 MS,
                 Duration::ZERO,
                 Duration::ZERO,
