@@ -25,7 +25,7 @@ use crate::{
         ControllerContext, Metrics, Resource, RetryPolicy, WorkQueue,
         requests::{self, DeleteOptions},
     },
-    testing::{World, config_map, owned, pod},
+    testing::{PATIENCE, World, config_map, owned, pod},
 };
 
 const JOBS: &Resource = &Resource::JOBS;
@@ -96,9 +96,12 @@ async fn reg_c25_attempts_grow_apart_and_recovery_is_quick() {
     world.spawn("job", job::run(context, job_options()));
     world.create(JOBS, "default", job_object("a", json!({}))).await;
     world.wait_event("FailedCreate").await;
-    while attempts.lock().len() < 3 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let three = async {
+        while attempts.lock().len() < 3 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, three).await.expect("a third attempt");
     let times = attempts.lock().clone();
     let gaps: Vec<Duration> = times.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect();
     // One second, then two: whatever a busy machine adds.

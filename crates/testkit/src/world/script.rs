@@ -113,9 +113,7 @@ impl Play {
             }
             When::Condition(name, kind) => self.job(name).is_some_and(|job| {
                 let conditions = job.status["conditions"].as_array().cloned().unwrap_or_default();
-                let has = |kind: &str| conditions.iter().any(|one| one["type"] == kind && one["status"] == "True");
-                // A namesake that has ended without it will never have it.
-                has(kind) || has("Complete") || has("Failed")
+                conditions.iter().any(|one| one["type"] == *kind && one["status"] == "True")
             }),
             When::Status(name, field, value) => self.job(name).is_some_and(|job| job.status[*field] == *value),
             When::Jobs(count) => self.objects("jobs.batch/default/").len() == *count,
