@@ -24,7 +24,7 @@ use tokio::runtime;
 use crate::cluster::connect;
 use crate::failure::Failure;
 use crate::parts::Controllers;
-use crate::running::{Choice, JobFlags, start};
+use crate::running::{Choice, JobFlags, duration, start};
 use crate::server::bind;
 use crate::shutdown::Signals;
 use crate::version::VERSION;
@@ -71,6 +71,15 @@ pub(crate) struct Controller {
     /// The name of the Lease [default: after the Jobs that are run].
     #[arg(long, value_name = "NAME")]
     leader_elect_resource_name: Option<String>,
+    /// How long the other copies wait for one that has fallen silent.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    leader_elect_lease_duration: Duration,
+    /// How long a copy that cannot renew the Lease goes on; shorter than that.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    leader_elect_renew_deadline: Duration,
+    /// The pause between attempts to get or to renew the Lease.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    leader_elect_retry_period: Duration,
     #[command(flatten)]
     job: JobFlags,
 }
@@ -85,6 +94,7 @@ pub(crate) fn run(options: &Controller) -> Result<(), Failure> {
 async fn serve(options: &Controller) -> Result<(), Failure> {
     let signals = Signals::listen().context("listen for signals")?;
     let choice = options.choice()?;
+    let lease = options.lease()?;
     let (client, server) = connect(options.kubeconfig.as_deref()).await?;
     check_access(&client).await?;
     let client = limited(client, Rate { qps: options.kube_api_qps, burst: options.kube_api_burst });
@@ -100,8 +110,11 @@ async fn serve(options: &Controller) -> Result<(), Failure> {
     }
     let stop = shutdown.clone();
     tasks.spawn("signals", async move {
-        signals.first().await;
-        stop.cancel();
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => {}
+            () = signals.first() => stop.cancel(),
+        }
     });
 
     let announcement = format!("tally {VERSION} runs {} on {server}", described(&options.manager()));
@@ -111,7 +124,7 @@ async fn serve(options: &Controller) -> Result<(), Failure> {
     };
     let (around, inside) = (client.clone(), metrics.clone());
     let work = move |shutdown| start(client, inside, choice, shutdown, ready).ended();
-    let worked = match options.lease() {
+    let worked = match lease {
         None => work(shutdown.clone()).await.map_err(LeaderError::from),
         Some(lease) => {
             let (context, _) = ControllerContext::new(around, metrics, Environment::system(), shutdown.clone());
@@ -121,9 +134,8 @@ async fn serve(options: &Controller) -> Result<(), Failure> {
     shutdown.cancel();
     let others = tasks.run().await;
     worked.map_err(|error| match error {
-        LeaderError::Lost(_) => {
-            Failure::new(error).hint("another copy may lead by now; start this one again to stand by")
-        }
+        LeaderError::Lost { .. } => Failure::new(error)
+            .hint("start it again when the server answers; while another copy holds the lease, it stands by"),
         LeaderError::Task(_) => Failure::new(error),
     })?;
     others.map_err(Failure::new)
@@ -146,11 +158,24 @@ impl Controller {
         })
     }
 
-    fn lease(&self) -> Option<LeaderOptions> {
-        self.leader_elect.then(|| {
-            let name = self.leader_elect_resource_name.clone().unwrap_or_else(|| lease_name(&self.manager()));
-            LeaderOptions::new(&self.leader_elect_resource_namespace, &name, &identity())
-        })
+    fn lease(&self) -> Result<Option<LeaderOptions>, Failure> {
+        if !self.leader_elect {
+            return Ok(None);
+        }
+        let (duration, deadline) = (self.leader_elect_lease_duration, self.leader_elect_renew_deadline);
+        // A Lease says its duration in whole seconds, and others may take it over when that is up.
+        if duration.subsec_nanos() != 0 || duration <= deadline || deadline <= self.leader_elect_retry_period {
+            let wrong = "the lease duration must be whole seconds and longer than the renew deadline, and that longer \
+                         than the retry period";
+            return Err(Failure::usage(anyhow!(wrong)).hint("leave the flags `--leader-elect-…` out"));
+        }
+        let name = self.leader_elect_resource_name.clone().unwrap_or_else(|| lease_name(&self.manager()));
+        Ok(Some(LeaderOptions {
+            lease_duration: duration,
+            renew_deadline: deadline,
+            retry_period: self.leader_elect_retry_period,
+            ..LeaderOptions::new(&self.leader_elect_resource_namespace, &name, &identity())
+        }))
     }
 }
 

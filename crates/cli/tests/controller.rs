@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,9 +53,30 @@ impl Controller {
             .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("start tally controller");
         Self(child)
+    }
+
+    /// Reads what it logs until this comes; what follows is read and forgotten. Everything up to there, or to its end.
+    fn wait_log(&mut self, text: &'static str) -> String {
+        let stderr = self.0.stderr.take().expect("stderr is piped, and nobody has read it");
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        let (mut all, deadline) = (String::new(), Instant::now() + PATIENCE);
+        while !all.contains(text) {
+            match receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => all.extend([&line, "\n"]),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => panic!("`{text}` does not come within {PATIENCE:?}:\n{all}"),
+            }
+        }
+        all
     }
 
     /// The line that says that it works.
@@ -81,6 +103,25 @@ impl Drop for Controller {
 
 fn server(folder: &Path) -> Tally {
     Tally::start(binary(), folder, &["--controllers", "none", "--node", "none"]).expect("a server")
+}
+
+/// How a Job of three pods was counted: succeeded, failed; then its pods, and how many of them are still tracked.
+async fn tally_of(client: &Client, name: &str) -> (i32, i32, usize, usize) {
+    let (jobs, pods): (Api<Job>, Api<Pod>) =
+        (Api::default_namespaced(client.clone()), Api::default_namespaced(client.clone()));
+    let status = jobs.get(name).await.expect("the Job").status.expect("a status");
+    let selector = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={name}"));
+    let pods = pods.list(&selector).await.expect("pods").items;
+    let tracked = pods.iter().filter(|pod| !pod.metadata.finalizers.as_deref().unwrap_or_default().is_empty());
+    (status.succeeded.unwrap_or(0), status.failed.unwrap_or(0), pods.len(), tracked.count())
+}
+
+async fn create_job_of(client: &Client, name: &str, completions: i32, parallelism: i32) {
+    let mut job: Job = testkit::job(name);
+    let spec = job.spec.as_mut().expect("a spec");
+    (spec.completions, spec.parallelism) = (Some(completions), Some(parallelism));
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    jobs.create(&PostParams::default(), &job).await.expect("a Job");
 }
 
 async fn create_job(client: &Client, name: &str, managed_by: Option<&str>) {
@@ -164,6 +205,67 @@ async fn a_second_copy_stands_by_and_takes_over() {
     assert_eq!(second.stop(), Some(0));
 }
 
+/// The server is killed while a Job runs and comes back later: the controller waits, goes on, and nothing is lost or
+/// counted twice.
+#[tokio::test]
+async fn an_outage_of_the_server_is_waited_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path());
+    let (address, kubeconfig) = (server.address().unwrap().to_owned(), server.kubeconfig().to_owned());
+    let mut controller = Controller::start(&kubeconfig, &["--replace-built-in", "--leader-elect=false"]);
+    controller.ready_line();
+    let client = server.client().await.unwrap();
+    create_job_of(&client, "a", 3, 2).await;
+    let jobs: Api<Job> = Api::default_namespaced(client.clone());
+    wait_for("two pods", async || {
+        jobs.get("a").await.expect("the Job").status.is_some_and(|status| status.active == Some(2))
+    })
+    .await;
+    server.kill().unwrap();
+    let log = controller.wait_log("failures=8");
+    assert!(log.contains("mirror a resource resource=jobs.batch"), "{log}");
+    let server =
+        Tally::start_at(&address, binary(), folder.path(), &["--controllers", "none", "--node", "none"]).unwrap();
+    let client = server.client().await.unwrap();
+    complete(&client, "a").await;
+    assert_eq!(tally_of(&client, "a").await, (3, 0, 3, 0));
+    assert_eq!(controller.stop(), Some(0));
+}
+
+/// A leader that the server is out of reach for does not go on writing when another may lead; it says why it ends.
+#[tokio::test]
+async fn a_leader_that_cannot_renew_its_lease_ends_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path());
+    let timing = ["--leader-elect-renew-deadline", "1s", "--leader-elect-retry-period", "200ms"];
+    let mut controller = Controller::start(server.kubeconfig(), &timing);
+    controller.ready_line();
+    server.kill().unwrap();
+    let log = controller.wait_log("hint: ");
+    assert!(log.contains("error: lost the lease `tally.dev-job-controller`: not renewed within 1s: "), "{log}");
+    assert!(log.contains("hint: start it again when the server answers"), "{log}");
+    assert_eq!(controller.0.wait().unwrap().code(), Some(1));
+}
+
+/// Two copies by mistake, without election: refused writes, and every pod counted once.
+#[tokio::test]
+async fn two_copies_at_once_count_every_pod_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = server(folder.path());
+    let client = server.client().await.unwrap();
+    let start = || Controller::start(server.kubeconfig(), &["--replace-built-in", "--leader-elect=false"]);
+    let mut copies = [start(), start()];
+    for copy in &mut copies {
+        copy.ready_line();
+    }
+    create_job_of(&client, "a", 40, 8).await;
+    complete(&client, "a").await;
+    assert_eq!(tally_of(&client, "a").await, (40, 0, 40, 0));
+    for copy in copies {
+        assert_eq!(copy.stop(), Some(0));
+    }
+}
+
 #[test]
 fn without_a_cluster_it_says_what_is_missing() {
     check_failure(
@@ -185,6 +287,8 @@ fn flags_that_make_no_sense_are_refused() {
         ["--pod-failure-backoff", "10"],
         ["--concurrent-job-syncs", "0"],
         ["--kube-api-qps", "-1"],
+        ["--leader-elect-renew-deadline", "15s"],
+        ["--leader-elect-lease-duration", "15500ms"],
         ["--controllers", "nope"],
     ] {
         let output = tally(&["controller", wrong[0], wrong[1]]);

@@ -191,11 +191,19 @@ pub fn per_commit() -> Vec<Config> {
             json!({"parallelism": 2, "completions": 2, "completionMode": "Indexed"}),
             Budget { resizes: 2, ..quiet },
         ),
-        Config::new("scaling", json!({"parallelism": 2, "completions": 3}), Budget { scalings: 2, ..quiet }),
+        Config::new("scaling", json!({"parallelism": 2, "completions": 3}), Budget { scalings: 2, late: 1, ..quiet }),
         Config::new(
             "deletion and namesake",
             json!({"parallelism": 1, "completions": 1}),
-            Budget { crashes: 1, lost: 1, late: 1, job_deletions: 1, namesakes: 1, ..Budget::default() },
+            Budget {
+                crashes: 1,
+                lost: 1,
+                late: 1,
+                job_deletions: 1,
+                namesakes: 1,
+                interleaved: 1,
+                ..Budget::default()
+            },
         ),
         Config::new(
             "deadline",

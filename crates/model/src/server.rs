@@ -77,10 +77,15 @@ impl State {
         let stopped = pod.is_terminal() || pod.phase() == batch_plan::job::Phase::Pending;
         if pod.is_deleting() && !pod.is_tracked() && stopped {
             self.pods[slot] = Pod::default();
-            // A call that is still under way does not outlive a pod of its name: it was refused while that existed.
+            // A creation that is still under way does not outlive a pod of its name, which it was refused for while that
+            // existed, nor an earlier pod of its index, whose number its name continues (names.rs).
             let name = pod.name();
-            let is_same = |late: &LateCall| matches!(late.call, Call::Create { name: other, .. } if other == name);
-            self.late = self.late.filter(|late| !is_same(late));
+            let follows = |other: Name| {
+                other == name
+                    || name.index != NO_INDEX && (other.generation, other.index) == (name.generation, name.index)
+            };
+            let is_over = |late: &LateCall| matches!(late.call, Call::Create { name, .. } if follows(name));
+            self.late = self.late.filter(|late| !is_over(late));
         }
     }
 
@@ -209,8 +214,15 @@ impl State {
 
         if self.job.is_finished() {
             let generation = self.job.generation;
-            // Pods whose labels were changed are the Job's no more (JC-603).
-            let live = self.count(|pod| pod.belongs_to(generation) && pod.matches() && pod.is_live());
+            // Pods whose labels were changed are the Job's no more (JC-603). One that got them back since the sync began
+            // was not its Job's when it decided.
+            let seen = self.sync.map_or(self.mind, |sync| sync.seen).pods;
+            let was_let_go = |slot: usize| seen[slot].exists() && !seen[slot].matches();
+            let is_live = |slot: &usize| {
+                let pod = self.pods[*slot];
+                pod.belongs_to(generation) && pod.matches() && pod.is_live() && !was_let_go(*slot)
+            };
+            let live = self.slots().filter(is_live).count();
             self.demand(live == 0 && open == 0 && after.active == 0, Invariant::TerminalIsQuiet);
         }
         let valid = || {

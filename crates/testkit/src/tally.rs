@@ -19,6 +19,8 @@ use tempfile::NamedTempFile;
 /// How long a process may take to say that it is ready. It takes a tenth of a second; a loaded machine may need more.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 
+const ANY_PORT: &str = "127.0.0.1:0";
+
 /// A running server. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Tally {
@@ -34,7 +36,12 @@ pub struct Tally {
 impl Tally {
     /// Starts `binary up` on `data` and any free port, and waits until it is ready.
     pub fn start(binary: &Path, data: &Path, more: &[&str]) -> Result<Self> {
-        Self::spawn(Command::new(binary), data, more)
+        Self::spawn(Command::new(binary), data, ANY_PORT, more)
+    }
+
+    /// The same at an address, such as the one that it had before it was killed.
+    pub fn start_at(address: &str, binary: &Path, data: &Path, more: &[&str]) -> Result<Self> {
+        Self::spawn(Command::new(binary), data, address, more)
     }
 
     /// The same as another user, who is given the data directory. Needs root.
@@ -43,14 +50,14 @@ impl Tally {
         let mut command = Command::new(binary);
         // Leaves root's groups behind too.
         command.uid(user).gid(user).current_dir(data).env("HOME", data);
-        Self::spawn(command, data, more)
+        Self::spawn(command, data, ANY_PORT, more)
     }
 
-    fn spawn(mut command: Command, data: &Path, more: &[&str]) -> Result<Self> {
+    fn spawn(mut command: Command, data: &Path, address: &str, more: &[&str]) -> Result<Self> {
         let begin = Instant::now();
         let stderr = NamedTempFile::new().context("make a file for stderr")?;
         let mut child = command
-            .args(["up", "--listen", "127.0.0.1:0", "--data"])
+            .args(["up", "--listen", address, "--data"])
             .arg(data)
             .args(more)
             .stdin(Stdio::null())
@@ -79,6 +86,13 @@ impl Tally {
 
     pub fn ready_line(&self) -> &str {
         &self.ready_line
+    }
+
+    /// Where it listens: `127.0.0.1:PORT`.
+    pub fn address(&self) -> Result<&str> {
+        let rest = self.ready_line.split_once("https://").map(|(_, rest)| rest);
+        let address = rest.and_then(|rest| rest.split([',', ' ', '/']).next());
+        address.with_context(|| format!("`{}` does not say where the server is", self.ready_line))
     }
 
     /// From starting the process to reading its ready line.

@@ -293,6 +293,37 @@ async fn pods_of_a_deleted_job_lose_their_finalizer() {
     assert_eq!(world.wait_released().await.len(), 3);
 }
 
+/// The Job goes away while its sync is creating pods: the garbage collector takes what the sync still made, so nothing
+/// may hold it, and nothing more follows (INV-13, INV-21).
+#[tokio::test]
+async fn a_job_deleted_during_its_sync_leaves_nothing_behind() {
+    let world = World::new().await;
+    let (creations, real) = (Arc::new(AtomicUsize::new(0)), world.client.clone());
+    let counted = creations.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (client, counted) = (real.clone(), counted.clone());
+        async move {
+            // Slow start creates one pod, then two: the Job goes in between.
+            if is_pod_creation(&request) && counted.fetch_add(1, Ordering::SeqCst) == 1 {
+                let path = Resource::JOBS.object(NAMESPACE, "a");
+                let options = requests::DeleteOptions { propagation_policy: Some("Background"), ..Default::default() };
+                requests::delete(&client, &path, &options).await.expect("the Job is there");
+            }
+            client.send(request).await
+        }
+    });
+    let _controller = Running::start(&world.context, Client::new(service, NAMESPACE), options());
+    let collector = crate::gc::run(world.context.clone(), crate::gc::Options::default());
+    let _collector = Running(tokio::spawn(collector));
+    world.create_job("a", json!({"parallelism": 12, "completions": 12})).await;
+    world.wait(&Resource::JOBS, NAMESPACE, "a", |job| job.is_none()).await;
+    let other = world.create_job("b", json!({})).await;
+    let is_other = |pod: &Value| pod["metadata"]["ownerReferences"][0]["uid"] == other["metadata"]["uid"];
+    world.wait_pods(|pods| pods.len() == 1 && pods.iter().all(is_other)).await;
+    let made = creations.load(Ordering::SeqCst);
+    assert!((3..=13).contains(&made), "one sync's pods and the other Job's: {made}");
+}
+
 /// SC-39, REG-C10, REG-C13: a namesake starts from nothing.
 #[tokio::test]
 async fn a_job_recreated_at_once_does_not_wait_for_its_predecessor() {

@@ -16,7 +16,7 @@ pub struct Backoff {
     pub factor: f64,
     /// The delay is drawn between itself and itself times one plus this.
     pub jitter: f64,
-    failures: i32,
+    failures: u32,
 }
 
 impl Default for Backoff {
@@ -32,10 +32,15 @@ impl Backoff {
 
     /// The delay before the next attempt; counts one more failure.
     pub fn next(&mut self, environment: &Environment) -> Duration {
-        let grown = self.initial.as_secs_f64() * self.factor.powi(self.failures);
+        let grown = self.initial.as_secs_f64() * self.factor.powi(i32::try_from(self.failures).unwrap_or(i32::MAX));
         self.failures = self.failures.saturating_add(1);
         let delay = Duration::try_from_secs_f64(grown).map_or(self.max, |delay| delay.min(self.max));
         environment.jittered(delay, self.jitter)
+    }
+
+    /// Failures since the last success.
+    pub fn failures(&self) -> u32 {
+        self.failures
     }
 
     pub fn reset(&mut self) {
@@ -60,7 +65,7 @@ mod tests {
     #[test]
     fn any_number_of_failures_is_survived() {
         let environment = Environment::system();
-        let mut backoff = Backoff { failures: i32::MAX - 1, ..Backoff::default() };
+        let mut backoff = Backoff { failures: u32::MAX - 1, ..Backoff::default() };
         for _ in 0..3 {
             assert!(backoff.next(&environment) <= Duration::from_secs(33));
         }

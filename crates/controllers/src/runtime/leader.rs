@@ -50,8 +50,8 @@ impl LeaderOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum LeaderError {
     /// Somebody else may lead by now; the process should end and start over with fresh memory.
-    #[error("lost the lease `{0}`")]
-    Lost(String),
+    #[error("lost the lease `{lease}`: {why}")]
+    Lost { lease: String, why: String },
     #[error(transparent)]
     Task(#[from] TaskError),
 }
@@ -83,16 +83,16 @@ where
     let outcome = tokio::select! {
         // Work that has ended by itself counts, also when the Lease is lost at the same moment.
         biased;
-        ended = work(context.shutdown.child_token()) => Some(ended),
-        () = elector.renew(renewed) => None,
+        ended = work(context.shutdown.child_token()) => Ok(ended),
+        why = elector.renew(renewed) => Err(why),
     };
     status.set(0);
     match outcome {
-        Some(ended) => {
+        Ok(ended) => {
             elector.release().await;
             Ok(ended?)
         }
-        None => Err(LeaderError::Lost(elector.options.name)),
+        Err(why) => Err(LeaderError::Lost { lease: elector.options.name, why }),
     }
 }
 
@@ -122,21 +122,25 @@ impl Elector {
         }
     }
 
-    /// Keeps the Lease; returns when it was not renewed in time or is somebody else's.
-    async fn renew(&mut self, mut renewed: Instant) {
+    /// Keeps the Lease; when it was not renewed in time or is somebody else's, says so.
+    async fn renew(&mut self, mut renewed: Instant) -> String {
+        let mut trouble = "no answer".to_owned();
         loop {
             tokio::time::sleep(self.options.retry_period).await;
             let deadline = renewed + self.options.renew_deadline;
             let started = Instant::now();
             match tokio::time::timeout_at(deadline, self.attempt()).await {
                 Ok(Ok(true)) => renewed = started,
-                Ok(Ok(false)) if !self.is_ours() => return,
+                Ok(Ok(false)) if !self.is_ours() => return format!("`{}` holds it", self.holder()),
                 Ok(Ok(false)) => {}
-                Ok(Err(error)) => tracing::warn!(%error, lease = self.options.name, "renew the lease"),
-                Err(_) => return,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, lease = self.options.name, "renew the lease");
+                    trouble = error.to_string();
+                }
+                Err(_) => {}
             }
             if Instant::now() >= deadline {
-                return;
+                return format!("not renewed within {:?}: {trouble}", self.options.renew_deadline);
             }
         }
     }
@@ -236,8 +240,12 @@ impl Elector {
         }
     }
 
+    fn holder(&self) -> &str {
+        self.observed.as_ref().map_or("", |(lease, _)| holder(lease))
+    }
+
     fn is_ours(&self) -> bool {
-        self.observed.as_ref().is_some_and(|(lease, _)| holder(lease) == self.options.identity)
+        self.holder() == self.options.identity
     }
 
     fn is_held_by_another(&self) -> bool {
@@ -324,7 +332,8 @@ mod tests {
         let leading = tokio::spawn(async move { lead(&context, options("a"), work).await });
         world.wait(&Resource::LEASES, "default", "tally", held_by("a")).await;
         world.server.stop();
-        assert!(matches!(leading.await.unwrap(), Err(LeaderError::Lost(_))));
+        let lost = leading.await.unwrap().unwrap_err().to_string();
+        assert!(lost.starts_with("lost the lease `tally`: not renewed within 300ms: "), "{lost}");
         assert!(stopped.load(Ordering::SeqCst), "the work was dropped");
     }
 
@@ -337,7 +346,7 @@ mod tests {
         world.wait(&Resource::LEASES, "default", "tally", held_by("a")).await;
         let thief = json!({"spec": {"holderIdentity": "thief"}});
         world.patch(&Resource::LEASES, "default", "tally", thief).await;
-        assert!(matches!(leading.await.unwrap(), Err(LeaderError::Lost(_))));
+        assert_eq!(leading.await.unwrap().unwrap_err().to_string(), "lost the lease `tally`: `thief` holds it");
     }
 
     struct OnDrop(Arc<AtomicBool>);

@@ -210,7 +210,13 @@ impl<T: Mirrored> Reflector<T> {
             self.version = None;
         }
         let delay = self.backoff.next(&self.environment);
-        tracing::warn!(resource = %self.source.resource, error = %Chain(error), ?delay, "mirror a resource");
+        let (resource, failures) = (&self.source.resource, self.backoff.failures());
+        // An outage is told when it begins and each time it has doubled, not forty times a minute.
+        if failures.is_power_of_two() {
+            tracing::warn!(%resource, error = %Chain(error), failures, ?delay, "mirror a resource");
+        } else {
+            tracing::debug!(%resource, error = %Chain(error), failures, ?delay, "mirror a resource");
+        }
         delay
     }
 
@@ -247,7 +253,7 @@ impl<T: Mirrored> Reflector<T> {
         handle(Change::Synced);
         self.advance(version);
         self.synced.send_replace(true);
-        self.backoff.reset();
+        self.recovered();
         Ok(())
     }
 
@@ -288,6 +294,14 @@ impl<T: Mirrored> Reflector<T> {
         Ok(())
     }
 
+    /// Something useful came through, so the next failure is a first one.
+    fn recovered(&mut self) {
+        if self.backoff.failures() > 1 {
+            tracing::info!(resource = %self.source.resource, failures = self.backoff.failures(), "mirrored again");
+        }
+        self.backoff.reset();
+    }
+
     fn follow(&mut self, frame: Frame<T>, handle: &mut impl FnMut(Change<T>)) -> Result<(), Failure> {
         match frame {
             Frame::Applied(object) => {
@@ -309,8 +323,7 @@ impl<T: Mirrored> Reflector<T> {
                 self.skipped(1);
             }
         }
-        // Something useful came through, so the next failure is a first one.
-        self.backoff.reset();
+        self.recovered();
         Ok(())
     }
 
