@@ -185,12 +185,22 @@ def a_process_that_heeds_sigterm_may_succeed(kit: Kit, traces: Traces):
 
 @leaves_nothing
 def a_container_over_its_memory_limit_is_oom_killed(kit: Kit, traces: Traces):
-    needs(kit, "ResourceLimits")
     limits = {"limits": {"memory": "32Mi"}}
     kit.create(job("greedy", backoffLimit=0, template=template(script("exec tail /dev/zero", resources=limits))))
     wait(kit, "job/greedy", "failed")
     [ran] = pods_of(kit, "greedy")
     same((ran["status"]["phase"], ended(ran)), ("Failed", (137, "OOMKilled")))
+
+
+@leaves_nothing
+def what_a_container_has_started_counts_for_its_memory_limit(kit: Kit, traces: Traces):
+    # In a session of its own, with nobody left between it and the container.
+    text = "(setsid sh -c 'tail /dev/zero; :' &) ; while :; do sleep 0.05; done"
+    limits = {"limits": {"memory": "32Mi"}}
+    kit.create(pod("parent", containers=[script(text, resources=limits)]))
+    ran = in_phase(kit, "parent", "Failed")
+    same(ended(ran), (137, "OOMKilled"))
+    until("its processes are gone", lambda: not traces.processes())
 
 
 @leaves_nothing

@@ -198,7 +198,10 @@ fn offers(description: &Description) -> [Offer; 4] {
     };
     let limiting = match limits {
         true => ("ControlGroups", "limits of cpu and memory are enforced"),
-        false => ("NoControlGroups", "needs writable control groups (v2); limits do nothing"),
+        false => (
+            "NoControlGroups",
+            "memory is watched and its limits enforced; limits of cpu need writable control groups (v2)",
+        ),
     };
     let running_as = match users {
         true => ("Root", "pods may run as any user"),
@@ -252,7 +255,8 @@ mod tests {
         assert_eq!(shown("VolumeMounts"), "True MountNamespaces: volumes are mounted in a namespace of the container");
         assert_eq!(
             shown("ResourceLimits"),
-            "False NoControlGroups: needs writable control groups (v2); limits do nothing (no controller `cpu`)"
+            "False NoControlGroups: memory is watched and its limits enforced; limits of cpu need writable control groups \
+             (v2) (no controller `cpu`)"
         );
         assert!(shown("RunAsUser").starts_with("False NotRoot: "));
         assert!(shown("ContainerImages").starts_with("False NotUsed: "));

@@ -38,15 +38,16 @@ pub(crate) fn check(spec: &PodSpec, abilities: Abilities) -> Result<(), Rejectio
     containers().try_for_each(|container| check_user(container, spec, abilities))
 }
 
-/// What a pod asks for and runs without, if anything.
+/// What a pod asks for and runs without, if anything. Limits of memory are always enforced, by whatever means there are.
 pub(crate) fn unenforced(spec: &PodSpec, abilities: Abilities) -> Option<String> {
     let limited = |container: &&Container| {
         let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-        limits.is_some_and(|limits| limits.contains_key("memory") || limits.contains_key("cpu"))
+        limits.is_some_and(|limits| limits.contains_key("cpu"))
     };
     let container = spec.init_containers.iter().chain(&spec.containers).find(limited).filter(|_| !abilities.limits)?;
     Some(format!(
-        "container \"{}\" has limits, which this node cannot enforce; see its condition tally.dev/ResourceLimits",
+        "container \"{}\" has a limit of cpu, which this node cannot enforce; see its condition \
+         tally.dev/ResourceLimits",
         container.name
     ))
 }
@@ -111,11 +112,13 @@ mod tests {
 
     #[test]
     fn limits_that_do_nothing_are_mentioned() {
-        let limited = json!({"name": "c", "resources": {"limits": {"memory": "1Gi"}}});
+        let limited = json!({"name": "c", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}});
+        let watched = json!({"name": "c", "resources": {"limits": {"memory": "1Gi"}}});
         let said = |spec: Value, abilities| unenforced(&serde_json::from_value(spec).unwrap(), abilities).is_some();
         assert!(said(json!({"containers": [limited]}), Abilities::default()));
         assert!(said(json!({"initContainers": [limited], "containers": [{"name": "d"}]}), Abilities::default()));
         assert!(!said(json!({"containers": [limited]}), ALL));
+        assert!(!said(json!({"containers": [watched]}), Abilities::default()));
         assert!(!said(json!({"containers": [{"name": "c"}]}), Abilities::default()));
     }
 

@@ -8,9 +8,11 @@
 mod client;
 mod connection;
 mod control_group;
+mod family;
 mod isolation;
 mod journal;
 mod layout;
+mod memory_watch;
 mod process;
 pub(crate) mod protocol;
 mod server;

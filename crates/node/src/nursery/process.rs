@@ -147,15 +147,20 @@ pub(super) fn reap(pid: Pid) -> io::Result<Option<WaitStatus>> {
 
 /// The identity of a running process; `None` if there is none of that number.
 pub(super) fn identify(pid: Pid) -> Option<ProcessKey> {
-    let number = pid.as_raw_nonzero().get();
-    let stat = std::fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
-    Some(ProcessKey { pid: number, start_ticks: start_ticks(&stat)? })
+    let stat = read_stat(pid)?;
+    Some(ProcessKey { pid: pid.as_raw_nonzero().get(), start_ticks: start_ticks(&stat)? })
 }
 
-/// The 22nd field. The second, the command's name, is in parentheses and may contain anything.
+/// The 22nd field.
 fn start_ticks(stat: &str) -> Option<u64> {
+    field_behind_name(stat, 19)?.parse().ok()
+}
+
+/// Fields of `/proc/PID/stat` from the third on. The second, the command's name, is in parentheses and may contain
+/// anything.
+fn field_behind_name(stat: &str, index: usize) -> Option<&str> {
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(19)?.parse().ok()
+    rest.split_ascii_whitespace().nth(index)
 }
 
 /// The search for leftovers ends when it finds none, and at the latest after this many times: processes that fork
@@ -175,15 +180,24 @@ pub(super) fn kill_leftovers(leftovers: &Leftovers) {
         if instances.is_empty() || found.is_empty() {
             return;
         }
-        for pid in found {
-            // Looked at again through the handle's eyes: from here on the number cannot change hands unnoticed.
-            if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
-                && belongs(pid)
-            {
-                let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
-            }
-        }
+        found.into_iter().for_each(|pid| kill_if(pid, belongs));
         std::thread::yield_now();
+    }
+}
+
+/// Kills those of the processes that bear the mark of an instance.
+pub(super) fn kill_marked(pids: &[Pid], id: &InstanceId) {
+    let instance = id.to_string();
+    let belongs = |pid: Pid| instance_of(pid).is_some_and(|mark| mark == instance);
+    pids.iter().for_each(|pid| kill_if(*pid, belongs));
+}
+
+/// Looked at through the handle's eyes: from the question on the number cannot change hands unnoticed.
+fn kill_if(pid: Pid, belongs: impl Fn(Pid) -> bool) {
+    if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
+        && belongs(pid)
+    {
+        let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
     }
 }
 
@@ -213,7 +227,7 @@ pub(super) fn instance_of(pid: Pid) -> Option<String> {
 
 /// The children of the nursery, whether it started them or inherited them.
 pub(super) fn children() -> io::Result<Vec<Pid>> {
-    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let own = rustix::process::getpid();
     match std::fs::read_to_string(format!("/proc/self/task/{own}/children")) {
         Ok(text) => Ok(text.split_ascii_whitespace().filter_map(parse_pid).collect()),
         // Kernels can be built without that file.
@@ -221,28 +235,32 @@ pub(super) fn children() -> io::Result<Vec<Pid>> {
     }
 }
 
-fn parse_pid(text: &str) -> Option<Pid> {
+pub(super) fn parse_pid(text: &str) -> Option<Pid> {
     Pid::from_raw(text.parse().ok()?)
 }
 
-fn children_by_search(parent: i32) -> io::Result<Vec<Pid>> {
-    let is_child = |pid: &Pid| {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-        stat.is_ok_and(|stat| parent_of(&stat) == Some(parent))
-    };
-    Ok(all()?.into_iter().filter(is_child).collect())
+fn children_by_search(parent_number: Pid) -> io::Result<Vec<Pid>> {
+    Ok(all()?.into_iter().filter(|pid| parent(*pid) == Some(parent_number)).collect())
 }
 
 /// Every process of the machine.
-fn all() -> io::Result<Vec<Pid>> {
+pub(super) fn all() -> io::Result<Vec<Pid>> {
     let names = std::fs::read_dir("/proc")?.flatten().map(|entry| entry.file_name());
     Ok(names.filter_map(|name| name.to_str().and_then(parse_pid)).collect())
 }
 
-/// The fourth field.
-fn parent_of(stat: &str) -> Option<i32> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+/// The parent of a process that runs. The fourth field.
+pub(super) fn parent(pid: Pid) -> Option<Pid> {
+    parse_pid(field_behind_name(&read_stat(pid)?, 1)?)
+}
+
+/// The first process of its session. The sixth field.
+pub(super) fn session(pid: Pid) -> Option<Pid> {
+    parse_pid(field_behind_name(&read_stat(pid)?, 3)?)
+}
+
+fn read_stat(pid: Pid) -> Option<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()
 }
 
 #[cfg(test)]
@@ -256,14 +274,15 @@ mod tests {
             assert_eq!(start_ticks(&format!("12 ({name}) {tail}")), Some(98_765), "{name}");
         }
         assert_eq!(start_ticks("nonsense"), None);
-        assert_eq!(parent_of(&format!("12 (x) {tail}")), Some(1));
+        assert_eq!(field_behind_name(&format!("12 (x) {tail}"), 0), Some("S"));
     }
 
     #[test]
     fn children_are_found_both_ways() {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let pid = Pid::from_child(&child);
-        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let own = rustix::process::getpid();
+        assert_eq!((parent(pid), session(pid)), (Some(own), session(own)));
         assert!(children_by_search(own).unwrap().contains(&pid));
         assert_eq!(identify(pid).unwrap().pid, pid.as_raw_nonzero().get());
         child.kill().unwrap();

@@ -20,6 +20,7 @@ use super::control_group::{ControlGroup, ControlGroups};
 use super::isolation::Isolation;
 use super::journal::Journal;
 use super::layout::Layout;
+use super::memory_watch::{MemoryWatch, Offender};
 use super::process::{self, Process, Start};
 use super::protocol::{
     Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Launch, Obstacles, Report, Request, Welcome,
@@ -66,6 +67,8 @@ pub(super) struct Server {
     obstacles: Obstacles,
     control_groups: Option<ControlGroups>,
     work: WorkDirectories,
+    /// Only containers that have no control group.
+    memory_watch: MemoryWatch,
     /// Children may have been left behind.
     strays: bool,
 }
@@ -91,6 +94,7 @@ impl Server {
             obstacles,
             control_groups,
             work,
+            memory_watch: MemoryWatch::default(),
             strays: true,
         })
     }
@@ -113,6 +117,7 @@ impl Server {
             }
             self.start_all()?;
             self.time_out();
+            self.watch_memory();
             self.collect_strays();
             // Nobody is told what could be forgotten.
             self.journal.write()?;
@@ -130,7 +135,7 @@ impl Server {
             _ => None,
         });
         let stray = self.strays.then_some(STRAY_INTERVAL);
-        let wait = deadline.chain(stray).min()?;
+        let wait = deadline.chain(stray).chain(self.memory_watch.wait(now)).min()?;
         Timespec::try_from(wait + Duration::from_millis(1)).ok()
     }
 
@@ -276,10 +281,14 @@ impl Server {
             }
         };
         let pid = started.pid;
+        let watched_limit = container.launch.limits.memory_bytes.filter(|_| container.control_group.is_none());
         let task = self
             .add(started, Purpose::Container(Box::new(container)), at)
             .map_err(|error| format!("watch the process: {error}"))?;
         self.instances.insert(id.clone(), task);
+        if let Some(limit_bytes) = watched_limit {
+            self.memory_watch.add(&id, pid, limit_bytes);
+        }
         if let Some(key) = process::identify(pid) {
             self.journal.started(&id, key, at).map_err(|error| format!("write the journal: {error}"))?;
         }
@@ -406,6 +415,14 @@ impl Server {
         }
     }
 
+    /// Kills containers that have more memory than they may. Their ends say so, as soon as they are there.
+    fn watch_memory(&mut self) {
+        for Offender { id, family } in self.memory_watch.look(&self.pids) {
+            self.kill(&id);
+            process::kill_marked(&family, &id);
+        }
+    }
+
     /// The group exists as long as its leader has not been waited for, so its number is right.
     fn signal(&self, id: &InstanceId, signal: Signal) {
         if let Some(task) = self.instances.get(id).and_then(|task| self.tasks.get(task)) {
@@ -472,7 +489,8 @@ impl Server {
         let launch = &container.launch;
         self.instances.remove(&launch.id);
         self.end_commands_beside(&launch.id);
-        let was_out_of_memory = container.control_group.as_ref().is_some_and(ControlGroup::was_out_of_memory);
+        let was_out_of_memory = self.memory_watch.remove(&launch.id)
+            || container.control_group.as_ref().is_some_and(ControlGroup::was_out_of_memory);
         let end = End {
             cause: if was_out_of_memory && cause == Cause::Signal(9) { Cause::OutOfMemory } else { cause },
             started_at: Some(started_at),

@@ -5,6 +5,7 @@ mod credentials;
 mod exits;
 mod history;
 mod inputs;
+mod limits;
 mod output;
 mod registration;
 mod secrets;
