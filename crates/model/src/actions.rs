@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::controller::{Next, next_call};
 use crate::coverage::{Coverage, Row};
 use crate::job::{COMPLETE, Clock, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, WORK_QUEUE};
-use crate::pod::{Exit, PODS, view};
+use crate::pod::{Exit, NO_INDEX, PODS, Pod, view};
 use crate::state::{Answer, Answers, Call, Invariant, LateCall, Mind, State, Sync, ways_to_end};
 
 /// One thing that happens.
@@ -106,12 +106,21 @@ impl Around<'_> {
             }
             Action::CrashWithLateCall => {
                 state.budget.late -= 1;
+                // A name that continues the numbers of an index depends on its earlier pods; without them it may be another
+                // one (names.rs).
+                let lands = |sync: &Sync| match sync.next {
+                    Call::Create { name, .. } if name.index != NO_INDEX && name.number > 0 => {
+                        let same = |pod: Pod| pod.belongs_to(name.generation) && pod.name().index == name.index;
+                        state.count(same) > 0
+                    }
+                    _ => true,
+                };
                 let call = |sync: Sync| LateCall {
                     call: sync.next,
                     generation: sync.seen.job.generation,
                     is_current: sync.is_current,
                 };
-                state.late = state.sync.map(call);
+                state.late = state.sync.filter(lands).map(call);
                 state.crash();
             }
             Action::Land => self.land(&mut state),

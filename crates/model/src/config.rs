@@ -178,7 +178,7 @@ pub fn per_commit() -> Vec<Config> {
             "success policy",
             json!({"parallelism": 3, "completions": 3, "completionMode": "Indexed",
                    "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}),
-            Budget { crashes: 1, lost: 1, ..Budget::default() },
+            Budget { crashes: 1, lost: 1, late: 1, ..Budget::default() },
         ),
         Config::new(
             "suspension",
@@ -191,7 +191,7 @@ pub fn per_commit() -> Vec<Config> {
             json!({"parallelism": 2, "completions": 2, "completionMode": "Indexed"}),
             Budget { resizes: 2, ..quiet },
         ),
-        Config::new("scaling", json!({"parallelism": 2, "completions": 3}), Budget { scalings: 2, late: 1, ..quiet }),
+        Config::new("scaling", json!({"parallelism": 2, "completions": 3}), Budget { scalings: 2, ..quiet }),
         Config::new(
             "deletion and namesake",
             json!({"parallelism": 1, "completions": 1}),

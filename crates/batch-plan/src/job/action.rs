@@ -26,9 +26,10 @@ pub enum PodAction {
         pods: Vec<Creation>,
         batches: Vec<usize>,
     },
-    /// Remove surplus pods so that they count as nothing: `patches::mark_surplus`, DELETE, `patches::release_surplus`.
+    /// Remove pods so that they count as nothing, because they are surplus or the Job has succeeded without them:
+    /// `patches::mark_surplus`, DELETE, `patches::release_surplus`.
     Remove(Vec<PodRef>),
-    /// DELETE pods because the Job ends. They keep their finalizer and are counted afterwards.
+    /// DELETE pods because the Job fails. They keep their finalizer and are counted afterwards.
     End(Vec<PodRef>),
 }
 

@@ -144,9 +144,15 @@ fn act(snapshot: &Snapshot<'_>, spec: &JobSpec, status: &JobStatus) -> Act {
     let time_left = time_left(spec, &status, now).filter(|_| decision.is_none());
 
     let managed = decision.is_none() && waiting.is_none() && !deleting;
-    let (action, label, delay) = if decision.is_some() {
+    let (action, label, delay) = if let Some(decision) = &decision {
         let pods: Vec<_> = tally.active_pods().map(|(uid, _)| tally.pod_ref(uid)).collect();
-        let action = if pods.is_empty() { PodAction::None } else { PodAction::End(pods) };
+        let action = match decision.ended {
+            _ if pods.is_empty() => PodAction::None,
+            // They count as nothing any more (JC-1703), so they are let go before anybody reads that the Job has succeeded:
+            // one that ended after that and was still tracked would have to count.
+            Ended::Succeeded => PodAction::Remove(pods),
+            Ended::Failed => PodAction::End(pods),
+        };
         (action, SyncAction::Reconciling, None)
     } else if managed {
         let uid = Uid::new(job.metadata.uid.as_deref().unwrap_or(""));

@@ -215,9 +215,16 @@ impl Context {
     }
 
     /// Leaves out pods of which only the server knows yet that they have ended: as live ones they would be released
-    /// uncounted when the Job succeeds, and be taken for failed when it fails (JC-1307). Upstream does that.
+    /// uncounted when the Job succeeds, and be taken for failed when it fails (JC-1307). Upstream does that. Pods that were
+    /// removed are released already.
     fn await_ended(&mut self, action: &PodAction, outcomes: &[CallOutcome]) {
         let Some(ending) = &mut self.ending else { return };
+        if let PodAction::Remove(pods) = action {
+            let released = |outcome: &CallOutcome| matches!(outcome, CallOutcome::Done | CallOutcome::Gone);
+            let removed = pods.iter().zip(outcomes).filter(|(_, outcome)| released(outcome));
+            let removed: BTreeSet<&Uid> = removed.map(|(pod, _)| &pod.uid).collect();
+            ending.release.retain(|pod| !removed.contains(&pod.uid));
+        }
         let ended = action.pods().zip(outcomes).filter(|(_, outcome)| **outcome == CallOutcome::HadEnded);
         let ended: BTreeSet<&Uid> = ended.map(|(uid, _)| uid).filter(|_| !is(Mutation::I02)).collect();
         ending.release.retain(|pod| !ended.contains(&pod.uid));

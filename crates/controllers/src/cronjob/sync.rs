@@ -235,7 +235,9 @@ impl Syncer {
         match requests::delete(&self.client, &Resource::JOBS.object(&cron_job.namespace, name), &options).await {
             Ok(()) => self.tell(cron_job, &[Event::deleted(name)]),
             // Gone, or another Job has the name: there is nothing left to delete.
-            Err(error) if requests::is_not_found(&error) || requests::is_other_uid(&error) => {}
+            Err(error) if requests::is_other_uid(&error) => {}
+            // What counts as gone is forgotten, so it is worth asking once more.
+            Err(error) if requests::is_not_found(&error) && self.is_gone(cron_job, name, uid).await => {}
             Err(error) => {
                 self.tell(cron_job, &[Event::delete_failed(&text_of(&error))]);
                 return Err(error);
@@ -243,6 +245,11 @@ impl Syncer {
         }
         self.mirror.cache.lock().note_deletion(uid);
         Ok(())
+    }
+
+    async fn is_gone(&self, cron_job: &CronJobView, name: &str, uid: &Uid) -> bool {
+        let found = self.job(&cron_job.namespace, name).await;
+        found.is_ok_and(|found| found.is_none_or(|job| job.uid != *uid))
     }
 
     async fn start(&self, cron_job: &CronJobView, start: &Start, draft: &mut Draft) -> Result<(), SyncError> {

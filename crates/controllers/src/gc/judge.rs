@@ -201,7 +201,6 @@ impl Judge {
             let mut now = match read {
                 Ok(now) if now["metadata"]["uid"] == *object.uid => now,
                 Ok(_) => return Ok(()),
-                Err(error) if requests::is_not_found(&error) => return Ok(()),
                 Err(error) => return Err(GcError::Read(describe(object), error)),
             };
             let version = now["metadata"]["resourceVersion"].take();
@@ -235,11 +234,10 @@ impl Judge {
         Err(GcError::Contended(describe(object)))
     }
 
-    /// The object as it is now; `None` if it is gone or another one has its name.
+    /// The object as it is now; `None` if another one has its name.
     async fn read(&self, object: &Object) -> Result<Option<Fields>, GcError> {
         match requests::get_as::<Metadata>(&self.client, &path(object), METADATA_ONLY).await {
             Ok(now) => Ok(Some(now.metadata).filter(|now| *now.uid == *object.uid)),
-            Err(error) if requests::is_not_found(&error) => Ok(None),
             Err(error) => Err(GcError::Read(describe(object), error)),
         }
     }
@@ -254,20 +252,21 @@ fn standing(owner: &Fields, uid: &str) -> Standing {
     }
 }
 
-/// A delete of something that is gone, or whose name somebody else has by now, is done. Another conflict is not: the
-/// server may have given up because of other writers, and nobody would come back to the object (INV-30).
+/// A delete of something whose name somebody else has by now is done. Another conflict is not: the server may have given
+/// up because of other writers, and nobody would come back to the object (INV-30). Neither is "not found" as long as the
+/// watch shows the object: it is tried again until the graph has forgotten it.
 fn settled(outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
-        Err(error) if requests::is_not_found(&error) || requests::is_other_uid(&error) => Ok(()),
+        Err(error) if requests::is_other_uid(&error) => Ok(()),
         other => other,
     }
 }
 
-/// A patch of something that is gone is done. A uid that does not fit is an immutable field (AS-126).
+/// The same for a patch. A uid that does not fit is an immutable field (AS-126).
 fn patched(object: &Object, outcome: Result<Ignored, Error>) -> Result<(), GcError> {
     match outcome {
         Ok(_) => Ok(()),
-        Err(error) if requests::is_not_found(&error) || requests::is_other_uid(&error) => Ok(()),
+        Err(error) if requests::is_other_uid(&error) => Ok(()),
         Err(error) => Err(GcError::Patch(describe(object), error)),
     }
 }
@@ -304,9 +303,10 @@ mod tests {
 
     /// INV-30: whoever is told that a delete is done does not come back to it.
     #[test]
-    fn a_delete_is_done_when_the_object_is_gone_and_not_when_the_server_gave_up() {
+    fn a_delete_is_done_when_another_has_the_name_and_not_when_the_server_gave_up() {
         for (code, message, done) in [
-            (404, r#"pods "a" not found"#, true),
+            // The graph still has it: either the watch is about to show that it is gone, or it is there after all.
+            (404, r#"pods "a" not found"#, false),
             (409, "the UID in the precondition (x) does not match the UID in record (y)", true),
             (409, "Precondition failed: UID in precondition: x, UID in object meta: y", true),
             (409, "the object has been modified; please apply your changes to the latest version and try again", false),

@@ -51,7 +51,8 @@ fn scattered(number: u64) -> u64 {
 pub fn singles(baseline: &Baseline) -> Vec<Vec<Point>> {
     let mut all = Vec::new();
     for (number, call) in baseline.calls.iter().enumerate() {
-        all.extend(faults_at(call).into_iter().map(|fault| vec![(number, fault)]));
+        let faults = faults_at(call).into_iter().filter(|fault| !(baseline.unknowable)(fault));
+        all.extend(faults.map(|fault| vec![(number, fault)]));
     }
     all
 }
@@ -72,7 +73,7 @@ pub fn pairs(baseline: &Baseline) -> Pairs {
     let calls = if calls <= PAIRS_CALLS_MAX { calls } else { 0 };
     // The second fault may come a few calls later than the last one of an undisturbed run: retries have calls too.
     let reach = calls + 4;
-    let faults = vec![
+    let mut faults = vec![
         Fault::CrashBefore,
         Fault::CrashAfter,
         Fault::Refused(409),
@@ -85,6 +86,7 @@ pub fn pairs(baseline: &Baseline) -> Pairs {
         Fault::Lag(Lag { what: Watched::All, how: How::Held(2), patience_ms: 3_000 }),
         Fault::Past(Past { what: Watched::All, back: 3, patience_ms: 300 }),
     ];
+    faults.retain(|fault| !(baseline.unknowable)(fault));
     let count = if calls == 0 { 0 } else { calls * reach * faults.len() * faults.len() };
     Pairs { faults, calls: reach, next: 0, step: coprime(count), count }
 }

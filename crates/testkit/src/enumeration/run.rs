@@ -18,6 +18,8 @@ const SEED: u64 = 36;
 pub struct Baseline {
     pub calls: Vec<Call>,
     pub ends: String,
+    /// Faults that are not tried.
+    pub(super) unknowable: fn(&Fault) -> bool,
 }
 
 /// What came of a run.
@@ -40,7 +42,10 @@ pub fn baseline(scenario: &Scenario) -> Result<Baseline, Vec<Violation>> {
     if !outcome.ends.contains(scenario.ends) {
         violations.push(violation("scenario", format!("ends with\n{}and not with\n{}", outcome.ends, scenario.ends)));
     }
-    if violations.is_empty() { Ok(Baseline { calls: outcome.calls, ends: outcome.ends }) } else { Err(violations) }
+    if !violations.is_empty() {
+        return Err(violations);
+    }
+    Ok(Baseline { calls: outcome.calls, ends: outcome.ends, unknowable: scenario.unknowable })
 }
 
 /// Runs a scenario with faults and judges it. Without a baseline to compare with, its end is not judged.
@@ -61,11 +66,17 @@ async fn play(scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>
     let mut outcome = Outcome::default();
     let mut rest = world.play(points).await;
     outcome.ends = summary(&world.store);
+    let played = world.has_played();
+    if !played && points.is_empty() {
+        outcome.violations.push(violation("scenario", "its users wait in vain".to_owned()));
+    }
+    // Users who waited in vain for what a fault made impossible have not done the same.
+    let comparable = played && comparable(scenario, points);
     outcome.calls = world.wire.calls();
     let revision = world.store.revision();
     if rest.is_ok() {
         rest = world.restart().await;
-        if world.store.revision() != revision && comparable(scenario, points) {
+        if world.store.revision() != revision && comparable {
             let what = format!("a restart found something left to do; it ended with\n{}", outcome.ends);
             outcome.violations.push(violation("INV-30", what));
         }
@@ -76,7 +87,7 @@ async fn play(scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>
         Err(Unrest::Calls(calls)) => outcome.violations.push(violation("INV-29", format!("{calls} calls were made"))),
     }
     if let Some(baseline) = baseline
-        && comparable(scenario, points)
+        && comparable
         && scenario.comparable(&baseline.ends) != scenario.comparable(&outcome.ends)
     {
         let what = format!("it ends with\n{}and undisturbed with\n{}", outcome.ends, baseline.ends);
@@ -104,7 +115,9 @@ async fn play(scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>
 impl Scenario {
     /// What of an end must be the same in all runs.
     fn comparable(&self, ends: &str) -> String {
-        let varies = |word: &&str| self.failed_varies && word.starts_with("failed");
+        let varies = |word: &&str| {
+            self.failed_varies && word.starts_with("failed") || self.suspended_varies && word.starts_with("Suspended(")
+        };
         ends.split(' ').filter(|word| !varies(word)).collect::<Vec<_>>().join(" ")
     }
 }

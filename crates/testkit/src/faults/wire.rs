@@ -431,6 +431,11 @@ impl Wire {
         self.world_request(Method::DELETE, &path, Some(options)).await;
         let made = self.state().made.get(&path).cloned();
         let object = match (made, found, &*target.plural) {
+            // Made again as it was: one that had been suspended would start Jobs for ever.
+            (Some(mut made), Some(found), "cronjobs") => {
+                made["spec"]["suspend"] = found["spec"]["suspend"].clone();
+                made
+            }
             (Some(made), _, _) => made,
             (None, Some(found), "jobs") => stranger("batch/v1", "Job", &name, &found["spec"]["template"]),
             (None, _, "jobs") => return,

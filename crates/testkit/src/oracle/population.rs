@@ -217,10 +217,18 @@ impl Judge<'_> {
                 .count()
                 > 1;
         let completed = pod.index().is_some_and(|index| job.last.completed().contains(&index));
-        if !(suspended || misplaced || crowded || completed || active > wanted) {
-            let what = format!("called surplus with {active} active and {wanted} wanted");
-            self.broken("INV-23", change.revision, format!("pod {}", pod.metadata.name), what);
+        if suspended || misplaced || crowded || completed || active > wanted {
+            return;
         }
+        if believable.iter().any(|job| job.spec.success_policy.is_some()) {
+            // Then the Job has succeeded without it, which its status says in a moment.
+            if let Some(pod) = self.ledger.pods.get_mut(&pod.metadata.uid) {
+                pod.ended_by_us = Some(change.revision);
+            }
+            return;
+        }
+        let what = format!("called surplus with {active} active and {wanted} wanted");
+        self.broken("INV-23", change.revision, format!("pod {}", pod.metadata.name), what);
     }
 
     /// INV-20.

@@ -465,6 +465,21 @@ fn inv_23_deletion_is_exact() {
     breaks("INV-23", and(begun(), vec![("job", START, "Pod", deleting(pod("p", "Running")))]));
     let suspended = ("world", START, "Job", job(json!({"suspend": true}), json!({})));
     keeps(and(begun(), vec![suspended, ("job", START, "Pod", surplus(pod("p", "Running")))]));
+    // Of a Job that may succeed without the pod: it has to.
+    let rules = json!({"rules": [{"succeededCount": 1}]});
+    let spec = json!({"completionMode": "Indexed", "completions": 2, "parallelism": 2, "successPolicy": rules});
+    let removed = |met: Value| {
+        vec![
+            ("world", START, "Job", job(spec.clone(), json!({}))),
+            ("job", START, "Pod", of_index("p", "Running", 0)),
+            ("job", START + 5, "Pod", surplus(of_index("p", "Running", 0))),
+            ("job", START + 5, "Job", job(spec.clone(), met)),
+        ]
+    };
+    let met = json!({"conditions": [{"type": "SuccessCriteriaMet", "status": "True", "reason": "SuccessPolicy"}]});
+    let found = invariants(&judge(&History::of(&removed(met)), Tolerance::default())).contains(&"INV-23");
+    assert!(!found, "removed because the Job has succeeded");
+    breaks("INV-23", removed(json!({})));
 }
 
 #[test]

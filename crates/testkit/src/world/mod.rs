@@ -30,7 +30,12 @@ use kube::{Client, client::Body};
 use serde_json::Value;
 use store::Backend;
 
-use self::{clock::Chance, kubelet::Kubelet, life::Life, script::Play};
+use self::{
+    clock::Chance,
+    kubelet::Kubelet,
+    life::Life,
+    script::{Play, Stage},
+};
 pub use self::{
     clock::Clock,
     kubelet::{Behaviour, Behaviours, PodFacts},
@@ -71,6 +76,8 @@ pub struct World {
     life: Option<Life>,
     /// What the kubelet still has to do.
     pending: Arc<AtomicUsize>,
+    /// How far the users are.
+    stage: Stage,
     /// Metrics of lives that are over, and of the present one at the end.
     pub metrics: Vec<String>,
     /// More calls than this are a sign of a loop (INV-29).
@@ -123,6 +130,7 @@ impl World {
             setting,
             life: None,
             pending: Arc::default(),
+            stage: Stage::default(),
             metrics: Vec::new(),
             calls_max: usize::MAX,
             keep_metrics: false,
@@ -135,10 +143,22 @@ impl World {
         let kubelet = Kubelet::new(self.client.clone(), self.clock, self.setting.behaviours, self.pending.clone());
         tokio::spawn(kubelet.run(self.store.clone()));
         self.begin_life();
-        let play =
-            Play { store: self.store.clone(), client: self.client.clone(), wire: self.wire.clone(), clock: self.clock };
-        let script = tokio::spawn(play.run(std::mem::take(&mut self.setting.script)));
-        self.settle(|| script.is_finished()).await
+        let play = Play {
+            store: self.store.clone(),
+            client: self.client.clone(),
+            wire: self.wire.clone(),
+            clock: self.clock,
+            stage: self.stage.clone(),
+        };
+        tokio::spawn(play.run(std::mem::take(&mut self.setting.script)));
+        let (stage, store) = (self.stage.clone(), self.store.clone());
+        // A fault can make impossible what a user waits for; when all Jobs are over it does not come any more.
+        self.settle(|| stage.is_over() || stage.is_waiting() && script::all_jobs_are_over(&store)).await
+    }
+
+    /// Whether the users have done all they had to do.
+    pub fn has_played(&self) -> bool {
+        self.stage.is_over()
     }
 
     /// Ends the present process and lets a new one with empty memory come to rest.

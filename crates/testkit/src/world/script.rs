@@ -1,5 +1,7 @@
 //! What users do in a scenario, and when.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use apiserver::storage::ObjectStore;
@@ -74,12 +76,40 @@ struct Metadata {
     deletion_timestamp: Option<String>,
 }
 
+/// How far a script is. Cheap to clone; all clones show the same.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Stage(Arc<AtomicU8>);
+
+impl Stage {
+    const WAITING: u8 = 1;
+    const OVER: u8 = 2;
+
+    /// Whether it waits for something other than time.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::WAITING
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == Self::OVER
+    }
+
+    fn set(&self, stage: u8) {
+        self.0.store(stage, Ordering::Relaxed);
+    }
+}
+
+/// Whether every Job there is has ended.
+pub(super) fn all_jobs_are_over(store: &ObjectStore) -> bool {
+    objects(store, "jobs.batch/").iter().all(|job| has_condition(job, "Complete") || has_condition(job, "Failed"))
+}
+
 /// Does the steps of a scenario one after the other.
 pub(super) struct Play {
     pub(super) store: ObjectStore,
     pub(super) client: Client,
     pub(super) wire: Wire,
     pub(super) clock: Clock,
+    pub(super) stage: Stage,
 }
 
 impl Play {
@@ -88,6 +118,7 @@ impl Play {
             self.wait(&when).await;
             self.act(what).await;
         }
+        self.stage.set(Stage::OVER);
     }
 
     async fn wait(&self, when: &When) {
@@ -95,11 +126,13 @@ impl Play {
             return tokio::time::sleep(Duration::from_millis(*millis)).await;
         }
         let mut seen = self.store.revision();
+        self.stage.set(Stage::WAITING);
         while !self.holds(when) {
-            // Whoever waits in vain is found out by the world's horizon.
+            // Whoever waits in vain while a Job goes on is found out by the world's horizon.
             let day = Duration::from_secs(86_400);
             seen = self.store.wait_for_revision(seen + 1, day).await.unwrap_or(seen);
         }
+        self.stage.set(0);
     }
 
     fn holds(&self, when: &When) -> bool {
@@ -111,10 +144,7 @@ impl Play {
                     |pod: &&Object| pod.status["phase"] == *phase && pod.metadata.deletion_timestamp.is_none();
                 pods.iter().filter(matches).count() == *count
             }
-            When::Condition(name, kind) => self.job(name).is_some_and(|job| {
-                let conditions = job.status["conditions"].as_array().cloned().unwrap_or_default();
-                conditions.iter().any(|one| one["type"] == *kind && one["status"] == "True")
-            }),
+            When::Condition(name, kind) => self.job(name).is_some_and(|job| has_condition(&job, kind)),
             When::Status(name, field, value) => self.job(name).is_some_and(|job| job.status[*field] == *value),
             When::Jobs(count) => self.objects("jobs.batch/default/").len() == *count,
             When::Gone(name) => self.job(name).is_none(),
@@ -127,8 +157,7 @@ impl Play {
     }
 
     fn objects(&self, prefix: &str) -> Vec<Object> {
-        let Ok(list) = self.store.list(&ListQuery::new(prefix)) else { return Vec::new() };
-        list.entries.iter().filter_map(|entry| serde_json::from_slice(&entry.value).ok()).collect()
+        objects(&self.store, prefix)
     }
 
     async fn act(&self, what: What) {
@@ -173,6 +202,16 @@ impl Play {
         let pods = self.objects("pods/default/").into_iter().filter(matches);
         pods.take(count).map(|pod| pod.metadata.name).collect()
     }
+}
+
+fn objects(store: &ObjectStore, prefix: &str) -> Vec<Object> {
+    let Ok(list) = store.list(&ListQuery::new(prefix)) else { return Vec::new() };
+    list.entries.iter().filter_map(|entry| serde_json::from_slice(&entry.value).ok()).collect()
+}
+
+fn has_condition(job: &Object, kind: &str) -> bool {
+    let conditions = job.status["conditions"].as_array().into_iter().flatten();
+    conditions.into_iter().any(|one| one["type"] == kind && one["status"] == "True")
 }
 
 /// A step that edits a Job.

@@ -74,26 +74,32 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             "succeeded=2",
         )
     },
-    Scenario::job(
-        "suspended-from-the-start",
-        |_| Behaviour::ends(0, 1_000),
-        || {
-            let resume = edit(When::Condition("a", "Suspended"), "a", json!({"spec": {"suspend": false}}));
-            then(start(json!({"completions": 1, "suspend": true})), [resume])
-        },
-        "succeeded=1 failed=0 | live=0 tracked=0",
-    ),
+    Scenario {
+        suspended_varies: true,
+        ..Scenario::job(
+            "suspended-from-the-start",
+            |_| Behaviour::ends(0, 1_000),
+            || {
+                let resume = edit(When::Condition("a", "Suspended"), "a", json!({"spec": {"suspend": false}}));
+                then(start(json!({"completions": 1, "suspend": true})), [resume])
+            },
+            "succeeded=1 failed=0 | live=0 tracked=0",
+        )
+    },
     // Before any controller has seen it.
-    Scenario::job(
-        "suspend-at-once",
-        |_| Behaviour::ends(0, 1_000),
-        || {
-            let suspend = edit(When::After(0), "a", json!({"spec": {"suspend": true}}));
-            let resume = edit(When::After(30_000), "a", json!({"spec": {"suspend": false}}));
-            then(start(json!({"completions": 1})), [suspend, resume])
-        },
-        "succeeded=1 failed=0 | live=0 tracked=0",
-    ),
+    Scenario {
+        suspended_varies: true,
+        ..Scenario::job(
+            "suspend-at-once",
+            |_| Behaviour::ends(0, 1_000),
+            || {
+                let suspend = edit(When::After(0), "a", json!({"spec": {"suspend": true}}));
+                let resume = edit(When::After(30_000), "a", json!({"spec": {"suspend": false}}));
+                then(start(json!({"completions": 1})), [suspend, resume])
+            },
+            "succeeded=1 failed=0 | live=0 tracked=0",
+        )
+    },
     Scenario::job(
         "deleted-while-ending",
         |_| Behaviour::ends(0, 1_000),

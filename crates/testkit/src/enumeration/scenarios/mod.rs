@@ -12,6 +12,7 @@ mod sizes;
 
 use serde_json::{Value, json};
 
+use crate::faults::Fault;
 use crate::world::{Behaviours, Controllers, JOBS, Step, What, When};
 
 /// A world and how it ends if nothing goes wrong.
@@ -29,6 +30,10 @@ pub struct Scenario {
     pub failed_varies: bool,
     /// Whether the end depends on what caches show in time: then it is not compared where they lag.
     pub lag_matters: bool,
+    /// Whether the condition `Suspended` may stay: a Job that ends before its resumption was noticed keeps it, as upstream.
+    pub suspended_varies: bool,
+    /// Faults that leave nothing by which a controller could know better. They are not tried.
+    pub unknowable: fn(&Fault) -> bool,
 }
 
 impl Scenario {
@@ -43,6 +48,8 @@ impl Scenario {
             keep_metrics: false,
             failed_varies: false,
             lag_matters: false,
+            suspended_varies: false,
+            unknowable: |_| false,
         }
     }
 }

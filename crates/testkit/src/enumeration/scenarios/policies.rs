@@ -29,15 +29,19 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             "Failed(MaxFailedIndexesExceeded)",
         )
     },
-    Scenario::job(
-        "policy-fail-job",
-        |pod| match pod.ordinal {
-            0 => Behaviour::ends(42, 1_000),
-            _ => Behaviour { stop_ms: 3_000, ..Behaviour::runs() },
-        },
-        || start(json!({"completions": 2, "parallelism": 2, "podFailurePolicy": policy("FailJob")})),
-        "Failed(PodFailurePolicy) FailureTarget(PodFailurePolicy) active=0 ready=0 terminating=0 succeeded=0 failed=2",
-    ),
+    Scenario {
+        // The second pod is not made any more if the first one has failed by then.
+        failed_varies: true,
+        ..Scenario::job(
+            "policy-fail-job",
+            |pod| match pod.ordinal {
+                0 => Behaviour::ends(42, 1_000),
+                _ => Behaviour { stop_ms: 3_000, ..Behaviour::runs() },
+            },
+            || start(json!({"completions": 2, "parallelism": 2, "podFailurePolicy": policy("FailJob")})),
+            "Failed(PodFailurePolicy) FailureTarget(PodFailurePolicy) active=0 ready=0 terminating=0 succeeded=0 failed=2",
+        )
+    },
     Scenario::job(
         "policy-ignore",
         first_exits_42,

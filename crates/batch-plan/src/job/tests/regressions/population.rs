@@ -59,9 +59,9 @@ fn reg_c05_pods_that_a_sync_deletes_are_terminating_in_the_status_that_it_writes
     check(
         "job Indexed parallelism=3 completions=3 success=0 | pods 0S 1R* 2R",
         expect![[r#"
-            end     p001 p002
+            remove  p001 p002
             status  active=0 ready=0 terminating=2 succeeded=1 completedIndexes=0 conditions=[SuccessCriteriaMet/SuccessPolicy]
-            release p001 p002 p000"#]],
+            release p000"#]],
     );
 }
 

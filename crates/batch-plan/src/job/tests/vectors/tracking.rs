@@ -61,9 +61,9 @@ fn v10_5_success_releases_all_and_counts_only_ended_pods() {
     check(
         "job parallelism=1 completions=1 SuccessCriteriaMet=True | pods a:S b:F c:P",
         expect![[r#"
-            end     c
+            remove  c
             status  active=0 terminating=1 uncounted.succeeded=[a] uncounted.failed=[b]
-            release c a b
+            release a b
             status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[]"#]],
     );
 }

@@ -131,9 +131,9 @@ fn v14_failure_beats_the_success_policy_and_nothing_beats_what_is_written() {
     check(
         &format!("{job} | pods a:0F b:0R c:1S d:2R"),
         expect![[r#"
-            end     b d
+            remove  b d
             status  active=0 terminating=2 succeeded=1 completedIndexes=1 uncounted.failed=[a] conditions=[SuccessCriteriaMet/SuccessPolicy]
-            release b d a c
+            release a c
             status  failed=1 uncounted.failed=[]"#]],
     );
 }
