@@ -163,7 +163,7 @@ fn account_facts(stored: &Stored) -> Result<ServiceAccountFacts, Status> {
         #[serde(default)]
         name: String,
     }
-    let account: Account = serde_json::from_slice(&stored.value)
+    let account: Account = serde_json::from_slice(&stored.value())
         .map_err(|error| Status::internal(format!("stored object does not parse: {error}")))?;
     Ok(ServiceAccountFacts {
         automount_token: account.automount_service_account_token,
@@ -181,7 +181,7 @@ fn priority_facts(server: &ApiServer, class: &str) -> Result<Option<PriorityFact
     let mut default: Option<PriorityFacts> = None;
     for stored in list(server, classes)? {
         // Nearly always there is none, and this is asked for every pod: the bytes tell without parsing.
-        if !contains(&stored.value, b"\"globalDefault\":true") {
+        if !contains(&stored.value(), b"\"globalDefault\":true") {
             continue;
         }
         let candidate = facts(&storage::parse(&stored)?)?;

@@ -15,7 +15,7 @@ use futures_util::Stream;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 
-use crate::status::Status;
+use crate::{status::Status, storage::Stored};
 
 /// The most a request body may hold (AS-11).
 pub const BODY_BYTES_MAX: usize = 3_145_728;
@@ -78,15 +78,71 @@ pub enum ResponseBody {
     Full(Option<Bytes>),
     /// Pieces of a large list, joined only into frames of bounded size while they are sent.
     Pieces {
-        pieces: VecDeque<Bytes>,
-        bytes_left: u64,
+        pieces: VecDeque<Piece>,
+        /// Unknown while there are pieces that have to be built.
+        bytes_left: Option<u64>,
     },
     /// Pieces compressed on their way out.
     Compressed {
-        pieces: VecDeque<Bytes>,
+        pieces: VecDeque<Piece>,
         encoder: Option<Box<GzEncoder<Vec<u8>>>>,
     },
     Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+}
+
+/// A piece of a large answer.
+pub enum Piece {
+    Ready(Bytes),
+    /// A part of an object that the store keeps packed: built when it is sent, or a list of all objects would have them
+    /// all in memory at once.
+    Packed {
+        stored: Stored,
+        part: fn(&Bytes) -> Bytes,
+    },
+}
+
+impl Piece {
+    /// A part of a stored object.
+    pub fn of(stored: &Stored, part: fn(&Bytes) -> Bytes) -> Self {
+        match stored.is_packed() {
+            true => Self::Packed { stored: stored.clone(), part },
+            false => Self::Ready(part(&stored.value())),
+        }
+    }
+
+    fn len(&self) -> Option<u64> {
+        match self {
+            Self::Ready(bytes) => Some(bytes.len() as u64),
+            Self::Packed { .. } => None,
+        }
+    }
+
+    fn len_max(&self) -> u64 {
+        match self {
+            Self::Ready(bytes) => bytes.len() as u64,
+            Self::Packed { stored, .. } => stored.value_len() as u64,
+        }
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Ready(bytes) => bytes,
+            Self::Packed { stored, part } => part(&stored.value()),
+        }
+    }
+}
+
+/// Contents may be secret (INV-53).
+impl fmt::Debug for Piece {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Piece({} bytes)", self.len_max())
+    }
+}
+
+impl From<Bytes> for Piece {
+    fn from(bytes: Bytes) -> Self {
+        Self::Ready(bytes)
+    }
 }
 
 impl ResponseBody {
@@ -97,7 +153,7 @@ impl ResponseBody {
     /// The same body, compressed while it is sent; streams stay as they are.
     pub fn compressed(self) -> Self {
         let pieces = match self {
-            Self::Full(bytes) => bytes.into_iter().collect(),
+            Self::Full(bytes) => bytes.into_iter().map(Piece::Ready).collect(),
             Self::Pieces { pieces, .. } => pieces,
             other => return other,
         };
@@ -106,32 +162,44 @@ impl ResponseBody {
         Self::Compressed { pieces, encoder: Some(Box::new(encoder)) }
     }
 
-    pub fn pieces(pieces: VecDeque<Bytes>) -> Self {
-        let bytes_left = pieces.iter().map(|piece| piece.len() as u64).sum();
+    /// How long the body can be; `None` if nobody knows.
+    pub fn len_max(&self) -> Option<u64> {
+        match self {
+            Self::Pieces { pieces, bytes_left: None } => Some(pieces.iter().map(Piece::len_max).sum()),
+            other => other.size_hint().exact(),
+        }
+    }
+
+    pub fn pieces(pieces: VecDeque<Piece>) -> Self {
+        let bytes_left = pieces.iter().map(Piece::len).sum();
         Self::Pieces { pieces, bytes_left }
     }
 }
 
 /// The next frame of a body in pieces: one large piece as it is, small ones together.
-fn join(pieces: &mut VecDeque<Bytes>) -> Option<Bytes> {
-    let first = pieces.pop_front()?;
+fn join(pieces: &mut VecDeque<Piece>) -> Option<Bytes> {
+    let first = pieces.pop_front()?.into_bytes();
     if first.len() >= FRAME_BYTES || pieces.is_empty() {
         return Some(first);
     }
     let mut frame = Vec::with_capacity(FRAME_BYTES);
     frame.extend_from_slice(&first);
-    while pieces.front().is_some_and(|next| frame.len() + next.len() <= FRAME_BYTES) {
-        frame.extend_from_slice(&pieces.pop_front().unwrap_or_default());
+    while let Some(next) = pieces.pop_front().map(Piece::into_bytes) {
+        if frame.len() + next.len() > FRAME_BYTES {
+            pieces.push_front(next.into());
+            break;
+        }
+        frame.extend_from_slice(&next);
     }
     Some(frame.into())
 }
 
 /// The next compressed frame; the last one ends the encoder.
-fn compress(pieces: &mut VecDeque<Bytes>, encoder: &mut Option<Box<GzEncoder<Vec<u8>>>>) -> Option<Bytes> {
+fn compress(pieces: &mut VecDeque<Piece>, encoder: &mut Option<Box<GzEncoder<Vec<u8>>>>) -> Option<Bytes> {
     let writer = encoder.as_mut()?;
     while let Some(piece) = pieces.pop_front() {
         // Writing to memory cannot fail.
-        let _ = writer.write_all(&piece);
+        let _ = writer.write_all(&piece.into_bytes());
         if writer.get_ref().len() >= FRAME_BYTES {
             return Some(std::mem::take(writer.get_mut()).into());
         }
@@ -159,7 +227,7 @@ impl Body for ResponseBody {
         match &mut *self {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Self::Pieces { pieces, bytes_left } => Poll::Ready(join(pieces).map(|frame| {
-                *bytes_left -= frame.len() as u64;
+                *bytes_left = bytes_left.map(|left| left - frame.len() as u64);
                 Ok(Frame::data(frame))
             })),
             Self::Compressed { pieces, encoder } => {
@@ -183,8 +251,8 @@ impl Body for ResponseBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Full(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
-            Self::Pieces { bytes_left, .. } => SizeHint::with_exact(*bytes_left),
-            Self::Compressed { .. } | Self::Stream(_) => SizeHint::default(),
+            Self::Pieces { bytes_left: Some(left), .. } => SizeHint::with_exact(*left),
+            Self::Pieces { bytes_left: None, .. } | Self::Compressed { .. } | Self::Stream(_) => SizeHint::default(),
         }
     }
 }
@@ -193,7 +261,7 @@ impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Full(bytes) => write!(f, "Full({} bytes)", bytes.as_ref().map_or(0, Bytes::len)),
-            Self::Pieces { bytes_left, .. } => write!(f, "Pieces({bytes_left} bytes)"),
+            Self::Pieces { pieces, .. } => write!(f, "Pieces({})", pieces.len()),
             Self::Compressed { .. } => f.write_str("Compressed"),
             Self::Stream(_) => f.write_str("Stream"),
         }

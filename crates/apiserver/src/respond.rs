@@ -10,13 +10,12 @@ use serde_json::{Map, Value, json};
 use crate::{
     answer::{Answer, Content, Document, IncludeObject, List, served},
     attributes,
-    body::ResponseBody,
+    body::{Piece, ResponseBody},
     environment::Environment,
     negotiate::{self, Encoding, MetaVersion, Representation, View},
     query::Query,
     resources::Resource,
     status::Status,
-    storage::Stored,
     views::{self, TableForm},
     warnings,
 };
@@ -98,7 +97,7 @@ fn write(
         Content::Plain(value) => value,
         Content::Object { resource, document } => match (view, document) {
             (View::Whole, Document::Stored(stored)) if as_stored(resource, manner) => {
-                return Ok(raw(code, "application/json", line(&stored.value).into()));
+                return Ok(raw(code, "application/json", line(&stored.value()).into()));
             }
             (view, document) => {
                 let form = |version| table_form(version, query, environment);
@@ -228,12 +227,12 @@ fn list_body(list: &List) -> ResponseBody {
         list_metadata(list)
     );
     let mut pieces = VecDeque::with_capacity(list.items.len() * 2 + 2);
-    pieces.push_back(Bytes::from(head));
+    pieces.push_back(Bytes::from(head).into());
     for (at, item) in list.items.iter().enumerate() {
-        pieces.push_back(Bytes::from_static(if at == 0 { b"{" } else { b",{" }));
-        pieces.push_back(item_bytes(item));
+        pieces.push_back(Bytes::from_static(if at == 0 { b"{" } else { b",{" }).into());
+        pieces.push_back(Piece::of(item, item_bytes));
     }
-    pieces.push_back(Bytes::from_static(b"]}\n"));
+    pieces.push_back(Bytes::from_static(b"]}\n").into());
     ResponseBody::pieces(pieces)
 }
 
@@ -246,23 +245,23 @@ fn partial_list_body(list: &List, version: MetaVersion) -> ResponseBody {
     );
     let open = Bytes::from(views::partial_opening(version));
     let mut pieces = VecDeque::with_capacity(list.items.len() * 3 + 2);
-    pieces.push_back(Bytes::from(head));
+    pieces.push_back(Bytes::from(head).into());
     for (at, item) in list.items.iter().enumerate() {
-        pieces.push_back(open.clone());
-        pieces.push_back(attributes::metadata_bytes(&item.value));
-        pieces.push_back(Bytes::from_static(if at + 1 < list.items.len() { b"}," } else { b"}" }));
+        pieces.push_back(open.clone().into());
+        pieces.push_back(Piece::of(item, attributes::metadata_bytes));
+        pieces.push_back(Bytes::from_static(if at + 1 < list.items.len() { b"}," } else { b"}" }).into());
     }
-    pieces.push_back(Bytes::from_static(b"]}\n"));
+    pieces.push_back(Bytes::from_static(b"]}\n").into());
     ResponseBody::pieces(pieces)
 }
 
 /// A stored object behind its opening brace, `kind` and `apiVersion`: items of lists carry neither (AS-26).
-fn item_bytes(item: &Stored) -> Bytes {
+fn item_bytes(object: &Bytes) -> Bytes {
     // Both members are first and their values hold no escapes or commas, so the second comma ends them.
-    let commas = item.value.iter().enumerate().filter(|(_, byte)| **byte == b',').map(|(at, _)| at);
+    let commas = object.iter().enumerate().filter(|(_, byte)| **byte == b',').map(|(at, _)| at);
     match commas.take(2).nth(1) {
-        Some(at) => item.value.slice(at + 1..),
-        None => item.value.slice(1..),
+        Some(at) => object.slice(at + 1..),
+        None => object.slice(1..),
     }
 }
 
@@ -319,7 +318,7 @@ pub fn raw(code: u16, content_type: &'static str, body: ResponseBody) -> Respons
 
 /// Compresses a large body for a client that reads gzip.
 pub fn compressed(response: Response<ResponseBody>, manner: &Manner) -> Response<ResponseBody> {
-    let large = http_body::Body::size_hint(response.body()).exact().is_some_and(|bytes| bytes > COMPRESS_BYTES_MIN);
+    let large = response.body().len_max().is_some_and(|bytes| bytes > COMPRESS_BYTES_MIN);
     if !(large && manner.accepts_gzip) {
         return response;
     }

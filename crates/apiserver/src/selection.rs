@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use batch_types::selector::{FieldSelector, Selector};
+use bytes::Bytes;
 
 use crate::{
     options::ListOptions,
@@ -74,20 +75,27 @@ impl Selection {
 
     /// Judges an object by its key and its attributes.
     pub fn matches(&self, object: &Stored) -> bool {
-        self.fields.iter().all(|requirement| requirement.matches(object))
+        let reads = !self.labels.is_everything() || self.fields.iter().any(FieldRequirement::reads_value);
+        let value = if reads { object.value() } else { Bytes::new() };
+        self.fields.iter().all(|requirement| requirement.matches(object, &value))
             && (self.labels.is_everything()
-                || self.labels.matches_with(|label| object.attributes().label(&object.value, label)))
+                || self.labels.matches_with(|label| object.attributes().label(&value, label)))
     }
 }
 
 impl FieldRequirement {
-    fn matches(&self, object: &Stored) -> bool {
+    /// Whether the key alone does not tell.
+    fn reads_value(&self) -> bool {
+        matches!(self.source, Source::Field { .. })
+    }
+
+    fn matches(&self, object: &Stored, value: &Bytes) -> bool {
         let actual: Cow<'_, str> = match self.source {
             Source::Name => key_part(&object.key, Part::Name).into(),
             Source::Namespace => key_part(&object.key, Part::Namespace).into(),
             Source::Nothing => "".into(),
             Source::Field { at, absent, or } => {
-                let text = |at| object.attributes().field(&object.value, at).filter(|text| !text.is_empty());
+                let text = |at| object.attributes().field(value, at).filter(|text| !text.is_empty());
                 text(at).or_else(|| or.and_then(text)).unwrap_or(Cow::Borrowed(absent))
             }
         };

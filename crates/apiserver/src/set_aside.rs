@@ -34,7 +34,7 @@ impl SetAside {
         };
         let mut rest = Map::new();
         let mut aside = Self::default();
-        for (name, value) in attributes::members(&stored.value) {
+        for (name, value) in attributes::members(&stored.value()) {
             if let Some(member) = members.iter().find(|member| **member == name) {
                 aside.members.push((member, value));
             } else if name == "metadata" {

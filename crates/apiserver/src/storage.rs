@@ -74,7 +74,7 @@ pub(crate) fn stamped(object: &Value) -> store::Value {
 
 /// A stored object as a value. Stored bytes were written by this server, so they parse.
 pub fn parse(stored: &Stored) -> Result<Value, Status> {
-    serde_json::from_slice(&stored.value).map_err(|error| unreadable(stored, &error))
+    serde_json::from_slice(&stored.value()).map_err(|error| unreadable(stored, &error))
 }
 
 pub(crate) fn unreadable(stored: &Stored, error: &serde_json::Error) -> Status {

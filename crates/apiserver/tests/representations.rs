@@ -111,3 +111,65 @@ async fn large_lists_are_compressed_for_those_who_ask_as_10() {
     assert!(packed.len() < plain.len() / 10);
     assert_eq!(unpacked, plain);
 }
+
+/// The store keeps what has not changed for a while packed. Nobody can tell.
+#[tokio::test]
+async fn objects_at_rest_are_served_as_any_others() {
+    let nothing = store::Recent { bytes_max: 0, events_max: 0 };
+    let at_rest = Api::with(store::Options { recent: nothing, ..store::Options::default() }).await;
+    let usual = Api::new().await;
+    for api in [&at_rest, &usual] {
+        for number in 0..200 {
+            let labels = json!({"half": if number < 100 { "first" } else { "second" }});
+            let mut map = config_map(&format!("c{number:03}"), labels);
+            map["data"] = json!({"text": "all work and no play ".repeat(100), "number": number.to_string()});
+            api.post(CONFIG_MAPS, map).await.expect(201);
+        }
+    }
+    // Those who are packed last are packed a moment later, and one describes the others.
+    let packed = || {
+        let list = at_rest.store.list(&store::ListQuery::new("configmaps/default/")).unwrap();
+        list.entries.iter().filter(|entry| entry.is_packed()).count()
+    };
+    let at_rest_all = async {
+        while packed() < 199 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), at_rest_all).await.unwrap();
+    // Of both servers: only times, versions and uids may differ.
+    let comparable = |bytes: &[u8]| -> Value {
+        let mut list: Value = serde_json::from_slice(bytes).unwrap();
+        list["metadata"]["resourceVersion"].take();
+        list["metadata"]["continue"].take();
+        for item in list["items"].as_array_mut().unwrap() {
+            for member in ["uid", "resourceVersion", "creationTimestamp", "managedFields"] {
+                item["metadata"][member].take();
+            }
+        }
+        list
+    };
+    let partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let paths = ["", "?labelSelector=half%3Dsecond", "?limit=7", "?fieldSelector=metadata.name%3Dc123"];
+    for path in paths.map(|query| format!("{CONFIG_MAPS}{query}")) {
+        for accept in ["application/json", partial] {
+            let (_, one) = bytes(&at_rest, &path, accept).await;
+            let (_, other) = bytes(&usual, &path, accept).await;
+            assert_eq!(comparable(&one), comparable(&other), "{path} {accept}");
+        }
+    }
+    let listed = at_rest.get(CONFIG_MAPS).await.body;
+    for item in listed["items"].as_array().unwrap().iter().step_by(37) {
+        let path = format!("{CONFIG_MAPS}/{}", item["metadata"]["name"].as_str().unwrap());
+        assert_eq!(without_type_meta(at_rest.get(&path).await.expect(200).body), *item);
+        at_rest.merge(&path, json!({"data": {"number": "x"}})).await.expect(200);
+        let changed = at_rest.get(&path).await.expect(200).body;
+        assert_eq!((&changed["data"]["number"], &changed["data"]["text"]), (&json!("x"), &item["data"]["text"]));
+    }
+    let response = at_rest.raw(Method::GET, CONFIG_MAPS, &[("accept-encoding", "gzip")], "").await;
+    assert_eq!(response.headers()["content-encoding"], "gzip", "it is as large as ever");
+    let compressed = response.into_body().collect().await.unwrap().to_bytes();
+    let mut text = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&compressed[..]), &mut text).unwrap();
+    assert_eq!(text, bytes(&at_rest, CONFIG_MAPS, "application/json").await.1);
+}

@@ -19,7 +19,7 @@ fn all(store: &ObjectStore, topic: &str) -> Objects {
     let entries = list.map(|list| list.entries).unwrap_or_default();
     entries
         .into_iter()
-        .map(|entry| (entry.key.to_string(), serde_json::from_slice(&entry.value).unwrap_or_default()))
+        .map(|entry| (entry.key.to_string(), serde_json::from_slice(&entry.value()).unwrap_or_default()))
         .collect()
 }
 

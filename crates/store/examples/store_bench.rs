@@ -141,7 +141,7 @@ async fn fan_out(store: &Store<()>, duration: Duration) -> (u64, Duration) {
             tokio::spawn(async move {
                 while let Ok(events) = watch.next_batch(500).await {
                     for event in &events {
-                        event.frame(|event| event.entry.value.clone());
+                        event.frame(|event| event.entry.value());
                     }
                     delivered.fetch_add(events.len() as u64, Ordering::Relaxed);
                 }

@@ -1,6 +1,7 @@
 //! One version of one key as readers see it, and the value a writer hands in.
 
 use crate::Revision;
+use crate::rest::{Content, Model};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -14,7 +15,7 @@ pub type Derive<A> = Arc<dyn Fn(&str, &Bytes) -> A + Send + Sync>;
 /// One version of one key. Immutable and shared: the index, watchers and readers hold the same allocation.
 pub struct Entry<A> {
     pub key: Arc<str>,
-    pub value: Bytes,
+    content: Content,
     /// The change that wrote this version.
     pub revision: Revision,
     /// The change that created the key; updates keep it.
@@ -31,14 +32,48 @@ impl<A> Entry<A> {
         create_revision: Revision,
         derive: Derive<A>,
     ) -> Self {
-        Self { key, value, revision, create_revision, attributes: OnceLock::new(), derive }
+        let content = Content::Plain(value);
+        Self { key, content, revision, create_revision, attributes: OnceLock::new(), derive }
+    }
+
+    /// The bytes that were written. They may have to be built: ask once and keep them while they are needed.
+    pub fn value(&self) -> Bytes {
+        self.content.value()
+    }
+
+    /// How long the value is.
+    pub fn value_len(&self) -> usize {
+        self.content.len()
+    }
+
+    /// Whether asking for the value builds it anew.
+    pub fn is_packed(&self) -> bool {
+        matches!(self.content, Content::Packed(_))
+    }
+
+    /// What the value is described by, or describes others.
+    pub(crate) fn model(&self) -> Option<&Model> {
+        self.content.model()
+    }
+
+    /// Whether there may be something to gain by [`Self::rested`].
+    pub(crate) fn can_rest(&self) -> bool {
+        self.content.can_rest()
+    }
+
+    /// The same version for a long rest; `None` if it stays as it is. Attributes are left to whoever asks for them again.
+    pub(crate) fn rested(&self, models: impl IntoIterator<Item = Model>) -> Option<Self> {
+        let content = self.content.rested(models)?;
+        let Self { revision, create_revision, .. } = *self;
+        let (key, derive) = (self.key.clone(), self.derive.clone());
+        Some(Self { key, content, revision, create_revision, attributes: OnceLock::new(), derive })
     }
 
     /// The attributes of this version, computed by the first reader who asks.
     ///
     /// Lazily, so that neither the writer nor start-up pays for parsing what nobody may look at.
     pub fn attributes(&self) -> &A {
-        self.attributes.get_or_init(|| (self.derive)(&self.key, &self.value))
+        self.attributes.get_or_init(|| (self.derive)(&self.key, &self.value()))
     }
 }
 
@@ -50,7 +85,7 @@ impl<A> fmt::Debug for Entry<A> {
             .field("key", &self.key)
             .field("revision", &self.revision)
             .field("create_revision", &self.create_revision)
-            .field("value_bytes", &self.value.len())
+            .field("value_bytes", &self.value_len())
             .finish_non_exhaustive()
     }
 }

@@ -5,7 +5,8 @@
 
 use crate::options::Recent;
 use crate::record::{Checkpoint, Survivors};
-use crate::topic::{Latest, Topic};
+use crate::rest::Model;
+use crate::topic::{Latest, Slot, Topic};
 use crate::transaction::topic_of;
 use crate::wake::Wake;
 use crate::{Entry, Event, EventKind, Revision};
@@ -29,6 +30,9 @@ pub(crate) struct Index<A> {
 
 /// The topics that a publication changed. Wake their watchers once the index is unlocked.
 pub(crate) type Wakes = Vec<Arc<Wake>>;
+
+/// Versions that are not recent any more. Lay them to rest with [`Index::models_for`] and [`Index::settle`].
+pub(crate) type Tired<A> = Vec<Arc<Entry<A>>>;
 
 impl<A> Index<A> {
     pub(crate) fn new(checkpoint: Checkpoint, recent: Recent) -> Self {
@@ -74,7 +78,7 @@ impl<A> Index<A> {
     }
 
     /// Makes durable events visible, in order.
-    pub(crate) fn publish(&mut self, events: impl IntoIterator<Item = Arc<Event<A>>>) -> Wakes {
+    pub(crate) fn publish(&mut self, events: impl IntoIterator<Item = Arc<Event<A>>>) -> (Wakes, Tired<A>) {
         let mut touched: Vec<Arc<str>> = Vec::new();
         for event in events {
             let key = event.key().clone();
@@ -95,8 +99,29 @@ impl<A> Index<A> {
                 touched.push(name.into());
             }
         }
-        self.evict();
-        touched.iter().map(|name| self.topic_mut(name).published.clone()).collect()
+        let tired = self.evict();
+        (touched.iter().map(|name| self.topic_mut(name).published.clone()).collect(), tired)
+    }
+
+    /// By what a version might be described, the likeliest first; `None` if it is not current any more.
+    pub(crate) fn models_for(&self, entry: &Arc<Entry<A>>) -> Option<Vec<Model>> {
+        self.topic(topic_of(&entry.key)?)?.models_for(entry)
+    }
+
+    /// Puts `rested`, the same version, in the place of `entry`, if that is still current.
+    pub(crate) fn settle(&mut self, entry: &Arc<Entry<A>>, rested: Entry<A>) {
+        let name = topic_of(&entry.key).expect("published keys have a topic");
+        self.topic_mut(name).settle(entry, rested);
+    }
+
+    /// Nothing that was found at start-up is recent. If it is little, it might as well be.
+    pub(crate) fn tired_at_start(&self) -> Tired<A> {
+        let entries = || self.topics().flat_map(|topic| topic.keys.values()).filter_map(Slot::live);
+        let bytes: usize = entries().map(|entry| entry.value_len()).sum();
+        match bytes > self.recent.bytes_max {
+            true => entries().filter(|entry| entry.can_rest()).cloned().collect(),
+            false => Tired::new(),
+        }
     }
 
     /// Takes a record found at start-up as the newest version of its key. Its event is not recent: it is on disk.
@@ -122,12 +147,18 @@ impl<A> Index<A> {
 
     /// Keeps the recent events inside their budget. The topic that takes most gives first, so that a busy topic does
     /// not push a quiet one's events out.
-    fn evict(&mut self) {
+    fn evict(&mut self) -> Tired<A> {
+        let mut tired = Tired::new();
         while self.recent_bytes > self.recent.bytes_max || self.recent_events > self.recent.events_max {
-            let Some(topic) = self.topics.values_mut().max_by_key(|topic| topic.recent_bytes) else { return };
-            self.recent_bytes -= topic.evict();
+            let busiest = self.topics.values_mut().max_by_key(|topic| topic.recent_bytes);
+            let Some(event) = busiest.and_then(Topic::evict) else { break };
+            self.recent_bytes -= crate::topic::cost(&event);
             self.recent_events -= 1;
+            if event.kind == EventKind::Put && event.entry.can_rest() {
+                tired.push(event.entry.clone());
+            }
         }
+        tired
     }
 
     /// Forgets what compaction up to `through` takes away, once that is durable.
@@ -137,8 +168,10 @@ impl<A> Index<A> {
             let topic = self.topic_mut(topic_of(&key).expect("published keys have a topic"));
             topic.forget(&key, revision);
             let (mut events, mut bytes) = (0, 0);
-            while topic.recent.front().is_some_and(|event| event.revision() <= revision) {
-                bytes += topic.evict();
+            while topic.recent.front().is_some_and(|event| event.revision() <= revision)
+                && let Some(event) = topic.evict()
+            {
+                bytes += crate::topic::cost(&event);
                 events += 1;
             }
             self.recent_events -= events;

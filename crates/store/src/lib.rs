@@ -21,6 +21,7 @@ mod options;
 mod queue;
 mod record;
 mod recovery;
+mod rest;
 mod shared;
 mod stage;
 mod store;

@@ -1,8 +1,10 @@
 //! One topic in memory: its keys in order with the versions still readable, its recent events, its wake-up.
 
+use crate::rest::Model;
 use crate::wake::Wake;
 use crate::{Entry, Event, EventKind, Revision};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// What an event costs besides its bytes: the event, its entry, handles and allocator overhead, rounded up.
@@ -23,6 +25,8 @@ pub(crate) struct Topic<A> {
     /// The newest revision of this topic that is not in `recent` any more.
     pub(crate) evicted_through: Revision,
     pub(crate) recent_bytes: usize,
+    /// By which values at rest were last described.
+    last_model: Option<Model>,
     pub(crate) published: Arc<Wake>,
 }
 
@@ -62,6 +66,7 @@ impl<A> Default for Topic<A> {
             recent: VecDeque::new(),
             evicted_through: 0,
             recent_bytes: 0,
+            last_model: None,
             published: Arc::default(),
         }
     }
@@ -99,13 +104,33 @@ impl<A> Topic<A> {
         self.recent.push_back(event);
     }
 
-    /// Drops the oldest recent event; returns what that frees.
-    pub(crate) fn evict(&mut self) -> usize {
-        let Some(event) = self.recent.pop_front() else { return 0 };
+    /// Drops the oldest recent event, which frees its [`cost`].
+    pub(crate) fn evict(&mut self) -> Option<Arc<Event<A>>> {
+        let event = self.recent.pop_front()?;
         self.evicted_through = event.revision();
-        let freed = cost(&event);
-        self.recent_bytes -= freed;
-        freed
+        self.recent_bytes -= cost(&event);
+        Some(event)
+    }
+
+    /// By what `entry` might be described: the model of its neighbour, since keys of one origin have names that begin
+    /// alike, and the last one of the topic. `None` if the entry is not current any more.
+    pub(crate) fn models_for(&self, entry: &Arc<Entry<A>>) -> Option<Vec<Model>> {
+        let up_to_key = (Bound::Unbounded, Bound::Included(&*entry.key));
+        let mut slots = self.keys.range::<str, _>(up_to_key).rev().map(|(_, slot)| slot.live());
+        slots.next().flatten().filter(|current| Arc::ptr_eq(current, entry))?;
+        let neighbour = slots.next().flatten().and_then(|neighbour| neighbour.model());
+        let last = self.last_model.as_ref().filter(|last| neighbour.is_none_or(|model| !Arc::ptr_eq(model, last)));
+        Some(neighbour.into_iter().chain(last).cloned().collect())
+    }
+
+    /// Puts `rested`, the same version, in the place of `entry` unless that was replaced meanwhile.
+    pub(crate) fn settle(&mut self, entry: &Arc<Entry<A>>, rested: Entry<A>) {
+        self.last_model = rested.model().cloned();
+        if let Some(Slot { latest: Latest::Live(current), .. }) = self.keys.get_mut(&*entry.key)
+            && Arc::ptr_eq(current, entry)
+        {
+            *current = Arc::new(rested);
+        }
     }
 
     /// The recent event of exactly this revision.
@@ -135,7 +160,7 @@ impl<A> Topic<A> {
 /// An event's share of the budget: its value, the frame that may be built from it, and overhead. The previous version
 /// is almost always shared with an older event.
 pub(crate) fn cost<A>(event: &Event<A>) -> usize {
-    2 * event.entry.value.len() + EVENT_OVERHEAD_BYTES
+    2 * event.entry.value_len() + EVENT_OVERHEAD_BYTES
 }
 
 impl<A> Slot<A> {

@@ -173,7 +173,7 @@ fn replay<A>(shared: &Shared<A>, revisions: &[Revision], requested: Revision) ->
             break;
         }
         let event = shared.read_event(*revision, requested)?;
-        bytes += event.entry.value.len() + event.previous.as_ref().map_or(0, |previous| previous.value.len());
+        bytes += event.entry.value_len() + event.previous.as_ref().map_or(0, |previous| previous.value_len());
         events.push(event);
     }
     Ok(events)

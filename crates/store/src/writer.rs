@@ -2,7 +2,8 @@
 //! lends it its time is decided in `writing.rs`.
 //!
 //! Takes all transactions that wait, makes their changes durable with one sync, then publishes them, then answers
-//! (D5). Between batches it compacts, one bounded step at a time.
+//! (D5). Between batches it compacts, one bounded step at a time, and when it has nothing else to do it packs values that
+//! nobody has changed for a while (`rest.rs`).
 
 use crate::compaction::{self, Step};
 use crate::index::Wakes;
@@ -10,7 +11,8 @@ use crate::queue::{Commit, Compact, Work};
 use crate::shared::Shared;
 use crate::stage::Stage;
 use crate::window::Window;
-use crate::{Batch, CommitError, Revision};
+use crate::{Batch, CommitError, Entry, Revision};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +25,14 @@ pub(crate) struct Writer<A> {
     window: Window,
     /// How many transactions were under way when the last were answered.
     under_way: usize,
+    /// Versions to lay to rest, oldest first. Some may have been replaced since.
+    tired: VecDeque<Arc<Entry<A>>>,
 }
+
+/// So many versions may wait until there is nothing else to do.
+const TIRED_MAX: usize = 2048;
+/// So many are laid to rest before the queue is looked at again: a fraction of a millisecond.
+const REST_STEP: usize = 32;
 
 /// What one turn of the writer came to.
 #[derive(PartialEq, Eq)]
@@ -37,7 +46,8 @@ enum Turn {
 
 impl<A> Writer<A> {
     pub(crate) fn new(shared: Arc<Shared<A>>, window: Window) -> Self {
-        Self { shared, window, under_way: 0 }
+        let tired = shared.index.read().tired_at_start().into();
+        Self { shared, window, under_way: 0, tired }
     }
 
     /// Works until the store is closed.
@@ -74,6 +84,7 @@ impl<A> Writer<A> {
 
     /// One piece of work, if it comes before `patience` ends.
     fn turn(&mut self, patience: Option<Duration>) -> Turn {
+        let tired_before = self.tired.len();
         let turn = match self.shared.queue.take(patience) {
             Work::Commit(commits) => {
                 self.commit(commits);
@@ -87,6 +98,10 @@ impl<A> Writer<A> {
             Work::Closed => return Turn::Closed,
         };
         self.compact_if_due();
+        self.lay_to_rest(match turn {
+            Turn::Worked => rest_between(self.tired.len(), self.tired.len() - tired_before),
+            Turn::Idle | Turn::Closed => REST_STEP,
+        });
         turn
     }
 
@@ -99,6 +114,7 @@ impl<A> Writer<A> {
         match self.window.target(revision, compacted) {
             // More than one step was due.
             Some(_) => Some(Duration::ZERO),
+            None if !self.tired.is_empty() => Some(Duration::ZERO),
             None => self.window.due_in(self.shared.clock.now(), revision),
         }
     }
@@ -121,7 +137,9 @@ impl<A> Writer<A> {
                 return refuse(commits, &reason);
             }
             let mut index = self.shared.index.write();
-            wakes = index.publish(changes.into_iter().map(|change| change.event));
+            let (touched, tired) = index.publish(changes.into_iter().map(|change| change.event));
+            wakes = touched;
+            self.tired.extend(tired);
             let revision = index.revision;
             drop(index);
             self.window.observe(self.shared.clock.now(), revision);
@@ -135,6 +153,16 @@ impl<A> Writer<A> {
         if !wakes.is_empty() {
             wakes.iter().for_each(|published| published.wake_all());
             self.shared.published.notify_waiters();
+        }
+    }
+
+    /// The work is done without a lock; only this writer changes the index.
+    fn lay_to_rest(&mut self, count_max: usize) {
+        for entry in self.tired.drain(..count_max.min(self.tired.len())) {
+            let models = self.shared.index.read().models_for(&entry);
+            if let Some(rested) = models.and_then(|models| entry.rested(models)) {
+                self.shared.index.write().settle(&entry, rested);
+            }
         }
     }
 
@@ -174,6 +202,12 @@ impl<A> Writer<A> {
     }
 }
 
+/// How many of `tired` versions are laid to rest between two batches, of which the last added so many: none, unless there
+/// are too many of them, and then more than were added, so that they become fewer however much is written.
+fn rest_between(tired: usize, added: usize) -> usize {
+    tired.saturating_sub(TIRED_MAX).min(REST_STEP + 2 * added)
+}
+
 /// Takes no more writes, for the first reason given. A failed sync is never tried again: the kernel may have dropped
 /// the dirty pages and report success the second time.
 fn fail<A>(shared: &Shared<A>, reason: Arc<str>) -> Arc<str> {
@@ -185,5 +219,25 @@ fn fail<A>(shared: &Shared<A>, reason: Arc<str>) -> Arc<str> {
 fn refuse<A>(commits: Vec<Commit<A>>, reason: &Arc<str>) {
     for commit in commits {
         let _ = commit.answer.send(Err(CommitError::Failed { reason: reason.clone() }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writers_who_never_pause_do_not_keep_values_from_their_rest() {
+        for added in [0, 1, 100, 5_000] {
+            let mut tired = 100_000;
+            let mut turns = 0;
+            while tired > TIRED_MAX + added {
+                tired += added;
+                tired -= rest_between(tired, added);
+                turns += 1;
+                assert!(turns < 5_000, "{tired} are left");
+            }
+        }
+        assert_eq!(rest_between(TIRED_MAX, 10), 0, "they wait for a calm moment");
     }
 }

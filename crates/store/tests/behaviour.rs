@@ -61,6 +61,8 @@ suite!(
     history_is_cut_by_age,
     an_idle_store_cuts_all_that_has_aged,
     recent_events_stay_inside_their_budget,
+    values_at_rest_are_packed_and_read_as_they_were_written,
+    a_store_that_is_opened_lays_what_is_there_to_rest,
     everything_is_there_after_opening_again,
     revisions_never_go_back_when_deletions_are_compacted,
     a_frame_is_built_once,
@@ -75,7 +77,7 @@ async fn what_is_put_can_be_got(disk: impl Disk) {
     assert_eq!(put(&store, "pods/a", "one").await, 1);
     assert_eq!(put(&store, "pods/a", "two").await, 2);
     let entry = store.get("pods/a").unwrap();
-    assert_eq!(text(&entry.value), "two@2!");
+    assert_eq!(text(&entry.value()), "two@2!");
     assert_eq!((entry.revision, entry.create_revision, *entry.attributes()), (2, 1, 6));
     assert_eq!(delete(&store, "pods/a", "last").await, 3);
     assert!(store.get("pods/a").is_none());
@@ -104,7 +106,7 @@ async fn conditions_decide_and_a_conflict_shows_what_is_there(disk: impl Disk) {
             Ok(committed) => assert!(holds && committed.entries.is_empty(), "{key} {expect:?}"),
             Err(CommitError::Conflict { key: found, current }) => {
                 assert!(!holds && *found == *key, "{key} {expect:?}");
-                assert_eq!(current.map(|entry| text(&entry.value)), (key == "t/present").then(|| "x@1!".into()));
+                assert_eq!(current.map(|entry| text(&entry.value())), (key == "t/present").then(|| "x@1!".into()));
             }
             Err(other) => panic!("{key} {expect:?}: {other}"),
         }
@@ -160,7 +162,7 @@ async fn operations_of_one_transaction_have_consecutive_revisions(disk: impl Dis
             assert_eq!(revisions, [committed.revision - 2, committed.revision - 1, committed.revision]);
             for (key, entry) in keys.iter().zip(&committed.entries) {
                 assert_eq!(*key, *entry.key);
-                assert_eq!(text(&entry.value), stamped_as("x", entry.revision));
+                assert_eq!(text(&entry.value()), stamped_as("x", entry.revision));
             }
         })
     });
@@ -561,6 +563,70 @@ async fn recent_events_stay_inside_their_budget(disk: impl Disk) {
     assert_eq!((stats.recent_events, stats.recent_bytes), (0, 0));
 }
 
+/// Long, and hardly different from another one.
+fn alike(name: &str) -> String {
+    (0..100).map(|field| format!("field-{field}: {}, ", field * field)).chain([name.to_owned()]).collect()
+}
+
+async fn values_at_rest_are_packed_and_read_as_they_were_written(disk: impl Disk) {
+    let store = disk.open(nothing_recent());
+    let mut watch = store.watch("t/", 0).unwrap();
+    let names: Vec<String> = (0..20).map(|number| format!("n{number:02}")).collect();
+    for name in &names {
+        put(&store, &format!("t/{name}"), &alike(name)).await;
+    }
+    // All but the one that describes them.
+    until_packed(&store, 19).await;
+    let expected = |name: &String, at: usize| format!("{}@{}!", alike(name), at + 1);
+    let lines: Vec<String> =
+        names.iter().enumerate().map(|(at, name)| format!("t/{name}={}", expected(name, at))).collect();
+    assert_eq!(listed(&store, "t/", None).unwrap(), lines);
+    let seen = watched(&mut watch, 20).await;
+    assert_eq!(seen[7], format!("8 + t/n07 {} ", expected(&names[7], 7)));
+    // What describes the others may go, and what is packed may be changed.
+    delete(&store, "t/n00", "last").await;
+    put(&store, "t/n07", "short").await;
+    let seen = watched(&mut watch, 2).await;
+    assert_eq!(seen[0], format!("21 - t/n00 last@21! {}", expected(&names[0], 0)));
+    assert_eq!(seen[1], format!("22 ~ t/n07 short@22! {}", expected(&names[7], 7)));
+    let mut lines = lines;
+    lines[7] = "t/n07=short@22!".to_owned();
+    assert_eq!(listed(&store, "t/", None).unwrap(), lines[1..]);
+}
+
+fn packed(store: &TestStore) -> usize {
+    store.list(&ListQuery::new("t/")).unwrap().entries.iter().filter(|entry| entry.is_packed()).count()
+}
+
+/// The writer packs when it has nothing else to do.
+async fn until_packed(store: &TestStore, count: usize) {
+    let reached = async {
+        while packed(store) != count {
+            settle(store).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), reached).await.unwrap();
+}
+
+async fn a_store_that_is_opened_lays_what_is_there_to_rest(disk: impl Disk) {
+    let store = disk.open(Options::default());
+    for number in 0..20 {
+        put(&store, &format!("t/{number}"), &alike("x")).await;
+    }
+    let before = listed(&store, "t/", None).unwrap();
+    assert_eq!(packed(&store), 0, "they are recent");
+    drop(store);
+    let store = disk.open(nothing_recent());
+    until_packed(&store, 19).await;
+    assert_eq!(listed(&store, "t/", None).unwrap(), before);
+    drop(store);
+    let store = disk.open(Options::default());
+    settle(&store).await;
+    assert_eq!(packed(&store), 0, "a small store is left as it is");
+    assert_eq!(listed(&store, "t/", None).unwrap(), before);
+}
+
 async fn everything_is_there_after_opening_again(disk: impl Disk) {
     let mut store = disk.open(Options::default());
     put(&store, "t/a", "one").await;
@@ -604,7 +670,7 @@ async fn a_frame_is_built_once(disk: impl Disk) {
         let event = watch.next_batch(1).await.unwrap().remove(0);
         frames.push(event.frame(|event| {
             built.fetch_add(1, Ordering::SeqCst);
-            event.entry.value.clone()
+            event.entry.value()
         }));
     }
     assert_eq!(built.into_inner(), 1);
@@ -624,7 +690,7 @@ async fn concurrent_increments_add_up(disk: impl Disk) {
                 let mut current = store.get("t/count");
                 loop {
                     let entry = current.unwrap();
-                    let next = text(&entry.value).parse::<u64>().unwrap() + 1;
+                    let next = text(&entry.value()).parse::<u64>().unwrap() + 1;
                     let update = Transaction::update("t/count", entry.revision, Value::plain(next.to_string()));
                     match store.commit(update).await {
                         Ok(_) => break,
@@ -638,7 +704,7 @@ async fn concurrent_increments_add_up(disk: impl Disk) {
     for writer in writers.collect::<Vec<_>>() {
         writer.await.unwrap();
     }
-    assert_eq!(text(&store.get("t/count").unwrap().value), (WRITERS * EACH).to_string());
+    assert_eq!(text(&store.get("t/count").unwrap().value()), (WRITERS * EACH).to_string());
     assert_eq!(store.revision(), WRITERS * EACH + 1, "a lost race costs no revision");
 }
 

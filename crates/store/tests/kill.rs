@@ -84,7 +84,7 @@ fn what_was_acknowledged_before_a_kill_is_there_after_it() {
             match store.get(key) {
                 Some(entry) => {
                     assert!(entry.revision >= *revision, "{key}");
-                    assert!(text(&entry.value).ends_with(&format!("@{}!", entry.revision)));
+                    assert!(text(&entry.value()).ends_with(&format!("@{}!", entry.revision)));
                 }
                 // Deleted by the acknowledged change itself, or by one that was not acknowledged any more.
                 None => assert!(!present || highest > *revision, "{key} at {revision} is gone"),

@@ -53,7 +53,7 @@ impl Notes {
 }
 
 fn value_of(entry: &Entry<Attributes>) -> u32 {
-    text(&entry.value).parse().unwrap()
+    text(&entry.value()).parse().unwrap()
 }
 
 async fn client(store: TestStore, random: Random, notes: Rc<RefCell<Notes>>) {

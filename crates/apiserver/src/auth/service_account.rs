@@ -208,7 +208,7 @@ impl Found {
 pub(crate) fn find(state: &State, plural: &str, namespace: &str, name: &str) -> Option<Found> {
     let resource = registry::find("", "v1", plural)?;
     let stored: Stored = state.store.get(&route::key(resource, namespace, name))?;
-    let Bound { metadata, spec } = serde_json::from_slice(&stored.value)
+    let Bound { metadata, spec } = serde_json::from_slice(&stored.value())
         .inspect_err(|error| tracing::error!(key = %stored.key, %error, "a stored object does not parse"))
         .ok()?;
     Some(Found {

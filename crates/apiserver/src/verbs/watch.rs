@@ -210,7 +210,7 @@ impl Stream {
             batch = watch.next_batch(BATCH_MAX) => match batch {
                 Ok(events) => {
                     // Growing step by step would copy what is already there again and again.
-                    chunk.reserve(events.iter().map(|event| event.entry.value.len() + FRAME_BYTES).sum());
+                    chunk.reserve(events.iter().map(|event| event.entry.value_len() + FRAME_BYTES).sum());
                     events.iter().for_each(|event| self.event(event, &mut chunk));
                 }
                 Err(error) => {
@@ -249,8 +249,8 @@ impl Stream {
     /// The line that all watchers in the common form share; it depends on nothing but the event.
     fn shared(&self, kind: &'static str, event: &Arc<Event<Attributes>>, chunk: &mut BytesMut) {
         let line = event.frame(|event| {
-            let mut line = BytesMut::with_capacity(event.entry.value.len() + FRAME_BYTES);
-            put_line(kind, &event.entry.value, &mut line);
+            let mut line = BytesMut::with_capacity(event.entry.value_len() + FRAME_BYTES);
+            put_line(kind, &event.entry.value(), &mut line);
             line.freeze()
         });
         chunk.extend_from_slice(&line);
@@ -311,14 +311,14 @@ impl Framing {
 
     fn object(&mut self, kind: &str, stored: &Stored, chunk: &mut BytesMut) {
         if self.is_common() {
-            put_line(kind, &stored.value, chunk);
+            put_line(kind, &stored.value(), chunk);
             return;
         }
         if let View::PartialObject(version) | View::PartialObjectList(version) = self.view
             && self.encoding == Encoding::Json
             && self.resource.conversion.is_none()
         {
-            put_line(kind, &views::partial_bytes(&stored.value, version), chunk);
+            put_line(kind, &views::partial_bytes(&stored.value(), version), chunk);
             return;
         }
         match served(stored, self.resource) {

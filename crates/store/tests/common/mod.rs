@@ -149,8 +149,8 @@ pub fn shown(list: &List<Attributes>) -> Vec<String> {
     let entries = list.entries.iter();
     entries
         .map(|entry| {
-            assert_eq!(*entry.attributes(), entry.value.len());
-            format!("{}={}", entry.key, text(&entry.value))
+            assert_eq!(*entry.attributes(), entry.value_len());
+            format!("{}={}", entry.key, text(&entry.value()))
         })
         .collect()
 }
@@ -172,6 +172,6 @@ pub fn event_line(event: &store::Event<Attributes>) -> String {
         (EventKind::Put, Some(_)) => '~',
         (EventKind::Delete, _) => '-',
     };
-    let previous = event.previous.as_ref().map_or(String::new(), |previous| text(&previous.value));
-    format!("{} {sign} {} {} {previous}", event.revision(), event.key(), text(&event.entry.value))
+    let previous = event.previous.as_ref().map_or(String::new(), |previous| text(&previous.value()));
+    format!("{} {sign} {} {} {previous}", event.revision(), event.key(), text(&event.entry.value()))
 }

@@ -37,7 +37,7 @@ pub(super) fn summary(store: &ObjectStore) -> String {
 
 fn objects(store: &ObjectStore, prefix: &str) -> Vec<Value> {
     let Ok(list) = store.list(&ListQuery::new(prefix)) else { return Vec::new() };
-    list.entries.iter().filter_map(|entry| serde_json::from_slice(&entry.value).ok()).collect()
+    list.entries.iter().filter_map(|entry| serde_json::from_slice(&entry.value()).ok()).collect()
 }
 
 fn controller(pod: &Value) -> Option<&Value> {

@@ -116,7 +116,7 @@ fn read<T: DeserializeOwned>(
             let after = match event.kind {
                 store::EventKind::Delete => None,
                 store::EventKind::Put => {
-                    let object = serde_json::from_slice::<T>(&event.entry.value);
+                    let object = serde_json::from_slice::<T>(&event.entry.value());
                     Some(Arc::new(object.unwrap_or_else(|error| panic!("read `{}`: {error}", event.key()))))
                 }
             };

@@ -110,7 +110,7 @@ impl Kubelet {
                 events = watch.next_batch(usize::MAX) => {
                     let Ok(events) = events else { return };
                     for event in events {
-                        let Ok(pod) = serde_json::from_slice::<Pod>(&event.entry.value) else { continue };
+                        let Ok(pod) = serde_json::from_slice::<Pod>(&event.entry.value()) else { continue };
                         match event.kind {
                             store::EventKind::Put => self.applied(&pod),
                             store::EventKind::Delete => self.gone(&pod.metadata.uid),

@@ -153,7 +153,7 @@ impl Play {
 
     fn job(&self, name: &str) -> Option<Object> {
         let entry = self.store.get(&format!("jobs.batch/default/{name}"))?;
-        serde_json::from_slice(&entry.value).ok()
+        serde_json::from_slice(&entry.value()).ok()
     }
 
     fn objects(&self, prefix: &str) -> Vec<Object> {
@@ -206,7 +206,7 @@ impl Play {
 
 fn objects(store: &ObjectStore, prefix: &str) -> Vec<Object> {
     let Ok(list) = store.list(&ListQuery::new(prefix)) else { return Vec::new() };
-    list.entries.iter().filter_map(|entry| serde_json::from_slice(&entry.value).ok()).collect()
+    list.entries.iter().filter_map(|entry| serde_json::from_slice(&entry.value()).ok()).collect()
 }
 
 fn has_condition(job: &Object, kind: &str) -> bool {

@@ -64,7 +64,7 @@ fn read<T: DeserializeOwned + Clone>(
         for entry in list.entries {
             let object = match known.remove(&*entry.key) {
                 Some((revision, object)) if revision == entry.revision => object,
-                _ => match serde_json::from_slice(&entry.value) {
+                _ => match serde_json::from_slice(&entry.value()) {
                     Ok(object) => object,
                     Err(error) => {
                         // Rules only add, so leaving one out is safe.
