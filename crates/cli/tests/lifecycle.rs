@@ -84,7 +84,8 @@ fn a_killed_tally_does_not_run() {
     let pid = rustix::process::Pid::from_raw(i32::try_from(status["pid"].as_i64().unwrap()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
     common::until("it is gone", || sandbox.run(&["status"]).code == Some(3));
-    assert_eq!(sandbox.run(&QUICK).code, Some(0), "and can be started again");
+    let again = sandbox.run(&QUICK);
+    assert_eq!(again.code, Some(0), "and can be started again: {again:?}");
 }
 
 #[test]

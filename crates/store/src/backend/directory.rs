@@ -4,13 +4,18 @@
 //! format is one we know (BI-124).
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use thiserror::Error;
 
 const LOCK: &str = "LOCK";
+/// The kernel lets go of a lock a moment after it has ended the process that held it, on a busy machine some milliseconds.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 const FORMAT: &str = "FORMAT";
 const FORMAT_NEW: &str = "FORMAT.new";
 /// The engine's own files.
@@ -121,9 +126,9 @@ fn lock(directory: &Path) -> Result<File, DirectoryError> {
         .mode(0o600)
         .open(&path)
         .map_err(attempt())?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match take(&file) {
         Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
+        Err(Errno::WOULDBLOCK) => {
             let mut holder = String::new();
             // Best effort: the lock decides, the number is only for the message.
             let _ = file.take(20).read_to_string(&mut holder);
@@ -135,6 +140,16 @@ fn lock(directory: &Path) -> Result<File, DirectoryError> {
     file.set_len(0).and_then(|()| file.rewind()).map_err(attempt())?;
     writeln!(file, "{}", std::process::id()).map_err(attempt())?;
     Ok(file)
+}
+
+fn take(file: &File) -> Result<(), Errno> {
+    let deadline = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
+            done => return done,
+        }
+    }
 }
 
 /// Makes sure the directory is of our format; returns whether it is still to be filled.
@@ -220,6 +235,19 @@ mod tests {
         assert_eq!(refused, expected);
         drop(first);
         Directory::open(parent.path()).unwrap();
+    }
+
+    /// As after a kill: whoever held it is gone, and the lock follows.
+    #[test]
+    fn a_lock_that_is_about_to_be_let_go_is_waited_for() {
+        let parent = temporary();
+        let first = Directory::open(parent.path()).unwrap();
+        let letting_go = std::thread::spawn(move || {
+            std::thread::sleep(LOCK_PATIENCE / 10);
+            drop(first);
+        });
+        Directory::open(parent.path()).unwrap();
+        letting_go.join().unwrap();
     }
 
     #[test]
