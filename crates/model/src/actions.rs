@@ -67,9 +67,11 @@ impl Around<'_> {
             actions.push(Action::Answered);
             actions.extend((budget.lost > 0).then_some(Action::Lost));
             actions.extend((budget.refused > 0).then_some(Action::Refused));
-            actions.extend((budget.late > 0 && state.late.is_none()).then_some(Action::CrashWithLateCall));
+            let creates = state.sync.is_some_and(|sync| matches!(sync.next, Call::Create { .. }));
+            let may_be_late = budget.late > 0 && state.late.is_none() && (self.config.late_creations || !creates);
+            actions.extend(may_be_late.then_some(Action::CrashWithLateCall));
         } else {
-            actions.push(Action::Begin);
+            actions.extend((!state.mind.behind).then_some(Action::Begin));
             actions.extend((state.mind.job != state.job).then_some(Action::SeeJob));
             actions.extend(self.pods_are_news(state).then_some(Action::SeePods));
             actions.extend(self.orphans(state));
@@ -135,7 +137,7 @@ impl Around<'_> {
     fn pods_are_news(&self, state: &State) -> bool {
         let mind = &state.mind;
         let landed = mind.uncertain.iter().flatten().any(|creation| creation.landed);
-        mind.pods != state.pods || mind.expected != 0 || landed
+        mind.pods != state.pods || mind.expected != 0 || mind.behind || landed
     }
 
     fn begin(&self, state: &mut State) {

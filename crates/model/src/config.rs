@@ -21,6 +21,9 @@ pub struct Config {
     pub(crate) failures: Vec<Exit>,
     /// Whether pods run as soon as they are created. Otherwise a node has to take them first.
     pub(crate) run_at_once: bool,
+    /// Whether a creation can land after its controller has died. Where the Job may end meanwhile that makes a pod for a
+    /// Job that is finished, which nobody can prevent.
+    pub(crate) late_creations: bool,
     pub(crate) budget: Budget,
     pub(crate) settings: Settings,
 }
@@ -45,6 +48,7 @@ impl Config {
             completions: completions.unwrap_or(WORK_QUEUE),
             failures: vec![Exit::Plain],
             run_at_once: true,
+            late_creations: true,
             budget,
             settings: Settings {
                 // Delays are none of this model's business.
@@ -60,6 +64,10 @@ impl Config {
 
     fn with_nodes(self) -> Self {
         Self { run_at_once: false, ..self }
+    }
+
+    fn without_late_creations(self) -> Self {
+        Self { late_creations: false, ..self }
     }
 
     fn with_bound(mut self, pods: usize) -> Self {
@@ -179,7 +187,8 @@ pub fn per_commit() -> Vec<Config> {
             json!({"parallelism": 3, "completions": 3, "completionMode": "Indexed",
                    "successPolicy": {"rules": [{"succeededIndexes": "0"}]}}),
             Budget { crashes: 1, lost: 1, late: 1, ..Budget::default() },
-        ),
+        )
+        .without_late_creations(),
         Config::new(
             "suspension",
             json!({"parallelism": 2, "completions": 2}),
@@ -214,6 +223,12 @@ pub fn per_commit() -> Vec<Config> {
             "labels",
             json!({"parallelism": 2, "completions": 2}),
             Budget { relabels: 2, crashes: 1, job_deletions: 1, ..Budget::default() },
+        ),
+        // A pod that comes back to a Job after its end.
+        Config::new(
+            "labels, work queue",
+            json!({"parallelism": 2}),
+            Budget { relabels: 2, job_deletions: 1, ..Budget::default() },
         ),
         Config::new(
             "one at a time",

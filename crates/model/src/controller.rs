@@ -253,6 +253,7 @@ impl Mind {
                 self.job = *job;
             }
             (Call::Put { .. }, Answer::Unanswered) => self.unsure = true,
+            (Call::Adopt(_) | Call::Disown(_), Answer::Done) => self.behind = true,
             _ => {}
         }
         self.normalise();

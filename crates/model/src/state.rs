@@ -43,6 +43,8 @@ pub(crate) struct Mind {
     pub(crate) finished: bool,
     /// A status write has no answer; the Job is read afresh before the next plan.
     pub(crate) unsure: bool,
+    /// Pods got another owner, which the next plan must have seen.
+    pub(crate) behind: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -243,12 +245,23 @@ impl State {
 impl Mind {
     /// A controller that has just filled its caches.
     pub(crate) fn fresh(job: JobState, pods: Pods) -> Self {
-        Self { job, pods, expected: 0, deletions: 0, released: 0, uncertain: [None; 2], finished: false, unsure: false }
+        Self {
+            job,
+            pods,
+            expected: 0,
+            deletions: 0,
+            released: 0,
+            uncertain: [None; 2],
+            finished: false,
+            unsure: false,
+            behind: false,
+        }
     }
 
     /// The watch of pods delivers everything there is.
     pub(crate) fn see_pods(&mut self, pods: &Pods) {
         self.pods = *pods;
+        self.behind = false;
         self.expected = 0;
         for entry in &mut self.uncertain {
             *entry = entry.filter(|creation| !creation.landed);

@@ -217,7 +217,8 @@ impl Judge<'_> {
         if job.metadata.is_deleting() {
             return self.met("released: Job is being deleted");
         }
-        let disowned = step.after.as_ref().is_some_and(|after| after.job().is_none());
+        // One that is being deleted goes with its owner still on it.
+        let disowned = step.after.as_ref().map_or_else(|| !job.selects(before), |after| after.job().is_none());
         if disowned {
             return self.met("pod disowned");
         }

@@ -223,6 +223,13 @@ fn inv_4_record_before_release() {
             ("job", START, "Pod", untracked("p", "Running")),
         ],
     ));
+    // One whose labels a user has changed is let go, and then it is gone, because it was being deleted.
+    let selecting = || ("world", START, "Job", job(json!({"selector": {"matchLabels": {"of": "a"}}}), json!({})));
+    let labelled = |of: &str| with(deleting(pod("p", "Running")), "/metadata/labels", json!({"of": of}));
+    let let_go =
+        |of: &str| vec![selecting(), ("world", START, "Pod", labelled(of)), ("job", START, "Pod p", Value::Null)];
+    keeps(and(begun(), let_go("nobody")));
+    breaks("INV-4", and(begun(), let_go("a")));
 }
 
 #[test]

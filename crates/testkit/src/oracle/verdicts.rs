@@ -224,6 +224,8 @@ impl Judge<'_> {
                 let excluded = pod.ever_surplus
                     || job.last.policy_action(&pod.last) == Some("Ignore")
                     || !job.last.is_valid_index(pod.last.index())
+                    // Somebody took it away by its labels, and it was let go.
+                    || !job.last.selects(&pod.last)
                     // What still runs when a Job succeeds is ended, and counts as nothing.
                     || pod.ended_by_us.is_some() && job.last.status.holds("Complete").is_some();
                 // One that was made after the end is a breach of INV-11, and not of this.

@@ -160,7 +160,14 @@ pub(super) struct JobSpec {
     pub(super) pod_replacement_policy: Option<String>,
     pub(super) pod_failure_policy: Option<FailurePolicy>,
     pub(super) success_policy: Option<SuccessPolicy>,
+    pub(super) selector: Selector,
     pub(super) template: Template,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Selector {
+    pub(super) match_labels: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -300,6 +307,11 @@ impl Job {
 
     pub(super) fn is_valid_index(&self, index: Option<u32>) -> bool {
         !self.is_indexed() || index.is_some_and(|index| u64::from(index) < self.spec.completions.unwrap_or(0))
+    }
+
+    /// Whether a pod has the labels of this Job's pods.
+    pub(super) fn selects(&self, pod: &Pod) -> bool {
+        self.spec.selector.match_labels.iter().all(|(key, value)| pod.metadata.labels.get(key) == Some(value))
     }
 
     pub(super) fn completed(&self) -> BTreeSet<u32> {
