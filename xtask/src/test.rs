@@ -8,7 +8,7 @@ use crate::counts::Counts;
 use crate::project::{self, Profile, cargo};
 use crate::soak::Load;
 use crate::stage::{Outcome, Stages, counted};
-use crate::{behaviour, conformance, e2e, setup, soak};
+use crate::{behaviour, conformance, e2e, prove, setup, soak};
 
 /// Enough kills to notice a broken promise, few enough for every change; `cargo xtask soak` does more.
 const SOAK_ROUNDS: u32 = 8;
@@ -51,6 +51,7 @@ pub(crate) fn run() -> Result<bool> {
     };
     soak("soak", Load::Writes, SOAK_ROUNDS);
     soak("soak of pods", Load::Pods(SOAK_PODS), SOAK_PODS_ROUNDS);
+    prove::prove(&mut stages, false);
     println!("{}", stages.summary());
     Ok(stages.passed())
 }

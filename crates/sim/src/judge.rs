@@ -28,6 +28,7 @@ pub(crate) async fn judge(changes: &[Change], notes: Notes, scenario: &Scenario,
         window: if is_quiet { WINDOW } else { WINDOW_IN_TROUBLE },
         settled: true,
         late_landings: !is_quiet,
+        late_among_others: false,
     };
     let unfenced = Unfenced::of(changes, &notes);
     let history = history(changes, notes).await;

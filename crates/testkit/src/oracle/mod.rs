@@ -66,11 +66,14 @@ pub struct Tolerance {
     pub settled: bool,
     /// Whether requests were on their way for longer than their sender lived: what they do then nobody can prevent.
     pub late_landings: bool,
+    /// Whether something else went wrong besides. A creation that lands late was named by the pods that were there when it
+    /// was sent; if some of them are gone, its sender's successor chooses another name, and makes another pod.
+    pub late_among_others: bool,
 }
 
 impl Default for Tolerance {
     fn default() -> Self {
-        Self { window: Duration::from_secs(2), settled: true, late_landings: false }
+        Self { window: Duration::from_secs(2), settled: true, late_landings: false, late_among_others: false }
     }
 }
 
