@@ -126,7 +126,7 @@ fn lock(directory: &Path) -> Result<File, DirectoryError> {
         .mode(0o600)
         .open(&path)
         .map_err(attempt())?;
-    match take(&file) {
+    match take(&file, Instant::now() + LOCK_PATIENCE, || std::thread::sleep(LOCK_PAUSE)) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
             let mut holder = String::new();
@@ -142,11 +142,11 @@ fn lock(directory: &Path) -> Result<File, DirectoryError> {
     Ok(file)
 }
 
-fn take(file: &File) -> Result<(), Errno> {
-    let deadline = Instant::now() + LOCK_PATIENCE;
+/// Tries until the deadline, with a pause after each attempt.
+fn take(file: &File, deadline: Instant, mut pause: impl FnMut()) -> Result<(), Errno> {
     loop {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LOCK_PAUSE),
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => pause(),
             done => return done,
         }
     }
@@ -241,13 +241,11 @@ mod tests {
     #[test]
     fn a_lock_that_is_about_to_be_let_go_is_waited_for() {
         let parent = temporary();
-        let first = Directory::open(parent.path()).unwrap();
-        let letting_go = std::thread::spawn(move || {
-            std::thread::sleep(LOCK_PATIENCE / 10);
-            drop(first);
-        });
-        Directory::open(parent.path()).unwrap();
-        letting_go.join().unwrap();
+        let mut first = Some(Directory::open(parent.path()).unwrap());
+        let file = File::open(parent.path().join(LOCK)).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        assert_eq!(take(&file, deadline, || drop(first.take())), Ok(()));
+        assert!(first.is_none(), "the first attempt found it held");
     }
 
     #[test]
