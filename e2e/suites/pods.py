@@ -6,9 +6,13 @@ Needs a server with controllers and a node that runs processes.
 import functools
 import json
 import os
+import shlex
 
 from harness import Kit, Skip, case, config_map, contains, job, pod, same
 from machine import Traces, data_directory, until
+
+# Takes twice the limit of 32 MiB and keeps it, so that the machine has enough left however late it is looked at.
+GREEDY = "x=$(head -c 67108864 /dev/zero | tr '\\0' x); sleep 60; : $x"
 
 
 def leaves_nothing(function):
@@ -186,7 +190,7 @@ def a_process_that_heeds_sigterm_may_succeed(kit: Kit, traces: Traces):
 @leaves_nothing
 def a_container_over_its_memory_limit_is_oom_killed(kit: Kit, traces: Traces):
     limits = {"limits": {"memory": "32Mi"}}
-    kit.create(job("greedy", backoffLimit=0, template=template(script("exec tail /dev/zero", resources=limits))))
+    kit.create(job("greedy", backoffLimit=0, template=template(script(GREEDY, resources=limits))))
     wait(kit, "job/greedy", "failed")
     [ran] = pods_of(kit, "greedy")
     same((ran["status"]["phase"], ended(ran)), ("Failed", (137, "OOMKilled")))
@@ -195,7 +199,7 @@ def a_container_over_its_memory_limit_is_oom_killed(kit: Kit, traces: Traces):
 @leaves_nothing
 def what_a_container_has_started_counts_for_its_memory_limit(kit: Kit, traces: Traces):
     # In a session of its own, with nobody left between it and the container.
-    text = "(setsid sh -c 'tail /dev/zero; :' &) ; while :; do sleep 0.05; done"
+    text = f"greedy={shlex.quote(GREEDY)}; (setsid sh -c \"$greedy\" &) ; while :; do sleep 0.05; done"
     limits = {"limits": {"memory": "32Mi"}}
     kit.create(pod("parent", containers=[script(text, resources=limits)]))
     ran = in_phase(kit, "parent", "Failed")

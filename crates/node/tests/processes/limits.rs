@@ -7,6 +7,9 @@ use crate::{script, terminated};
 
 const MEBIBYTE: usize = 1 << 20;
 
+/// Takes twice the limit and keeps it, so that the machine has enough left however late the nursery looks.
+const GREEDY: &str = "x=$(head -c 67108864 /dev/zero | tr '\\0' x); sleep 60; : $x";
+
 fn limited(text: &str, memory: &str) -> Value {
     let mut spec = script(text);
     spec["containers"][0]["resources"] = json!({"limits": {"memory": memory}});
@@ -17,11 +20,13 @@ fn limited(text: &str, memory: &str) -> Value {
 async fn a_container_over_its_memory_is_killed_with_all_it_has_started() {
     let cluster = Cluster::start().await;
     for (name, text) in [
-        ("alone", "exec tail /dev/zero"),
-        ("child", "tail /dev/zero & wait; exit 0"),
-        ("daemon", "(setsid sh -c 'tail /dev/zero; :' &); while :; do sleep 0.05; done"),
+        ("alone", GREEDY.to_owned()),
+        ("child", format!("({GREEDY}) & wait; exit 0")),
+        ("daemon", "(setsid sh -c \"$GREEDY\" &); while :; do sleep 0.05; done".to_owned()),
     ] {
-        cluster.create_pod(name, limited(text, "32Mi")).await;
+        let mut spec = limited(&text, "32Mi");
+        spec["containers"][0]["env"] = json!([{"name": "GREEDY", "value": GREEDY.replace('$', "$$")}]);
+        cluster.create_pod(name, spec).await;
         let pod = cluster.wait_for_end(name).await;
         assert_eq!(pod["status"]["phase"], "Failed", "{name}");
         assert_eq!(terminated(&pod)["exitCode"], 137, "{name}");
@@ -46,7 +51,7 @@ async fn forks_do_not_count_for_what_they_share() {
 async fn a_container_that_was_out_of_memory_while_the_node_was_away_is_known_as_such() {
     let mut cluster = Cluster::start().await;
     let go = cluster.directory().join("go");
-    let text = format!("until test -e {}; do sleep 0.02; done; exec tail /dev/zero", go.display());
+    let text = format!("until test -e {}; do sleep 0.02; done; {GREEDY}", go.display());
     cluster.create_pod("p", limited(&text, "32Mi")).await;
     cluster.wait_for("p", |pod| pod["status"]["phase"] == "Running").await;
     cluster.crash_node().await;
