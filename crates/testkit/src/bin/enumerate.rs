@@ -17,7 +17,9 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Parser;
 use testkit::{
-    enumeration::{self, Baseline, Coverage, Outcome, Rotation, Scenario, parse_points, replay_line},
+    enumeration::{
+        self, Baseline, Coverage, Outcome, PairPlanner, Rotation, Scenario, is_harmful, parse_points, replay_line,
+    },
     faults::Point,
 };
 
@@ -45,6 +47,9 @@ struct Arguments {
     /// One in so many pairs.
     #[arg(long, default_value_t = 1)]
     pairs_one_in: u64,
+    /// One in so many pairs of which the second fault strikes where the world was before: run all the same, and compared.
+    #[arg(long, default_value_t = 100)]
+    known_one_in: u64,
     /// Run one case: `12:crash-after,14:refused-409`.
     #[arg(long)]
     replay: Option<String>,
@@ -98,11 +103,21 @@ fn replay(scenarios: &[Scenario], points: &str) -> anyhow::Result<ExitCode> {
     Ok(if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// What is run.
+struct Case {
+    /// The number of the scenario.
+    scenario: usize,
+    points: Vec<Point>,
+    /// What it must go on like.
+    like: Option<Vec<Point>>,
+}
+
 /// All cases, and what came of them.
 struct Enumeration<'a> {
     arguments: &'a Arguments,
     scenarios: Vec<(Scenario, Baseline)>,
     tallies: Mutex<BTreeMap<&'static str, Tally>>,
+    planners: Vec<Mutex<PairPlanner>>,
     coverage: Mutex<Coverage>,
     broken_scenarios: usize,
     rotation: Rotation,
@@ -115,6 +130,11 @@ struct Tally {
     calls: usize,
     singles: usize,
     pairs: usize,
+    /// Pairs that strike where the world was before, and how many of them were run all the same.
+    known: usize,
+    known_run: usize,
+    /// How many of those went on in another way than the world did then.
+    unlike: usize,
     failing: usize,
     violations: BTreeMap<&'static str, usize>,
     examples: Vec<String>,
@@ -142,6 +162,7 @@ impl<'a> Enumeration<'a> {
         }
         Ok(Self {
             arguments,
+            planners: scenarios.iter().map(|_| Mutex::default()).collect(),
             scenarios,
             tallies: Mutex::new(tallies),
             coverage: Mutex::new(coverage),
@@ -150,51 +171,61 @@ impl<'a> Enumeration<'a> {
                 turn: arguments.turn,
                 watches_one_in: arguments.watches_one_in,
                 pairs_one_in: arguments.pairs_one_in,
+                known_one_in: arguments.known_one_in,
             },
             started: Instant::now(),
         })
     }
 
-    fn run(self) -> ExitCode {
-        let cases: Vec<(usize, Vec<Point>)> = self
-            .scenarios
-            .iter()
-            .enumerate()
-            .flat_map(|(number, (_, baseline))| {
-                let singles = enumeration::singles(baseline).into_iter().enumerate();
-                let due = singles.filter(|(case, points)| self.rotation.includes(*case, points));
-                due.map(move |(_, points)| (number, points))
-            })
-            .collect();
-        let mut complete = self.work_off(&mut cases.into_iter().step_by(self.arguments.every.max(1)), false);
+    fn run(mut self) -> ExitCode {
+        let mut singles = self.singles();
+        let mut complete = self.work_off(&mut singles.drain(..).step_by(self.arguments.every.max(1)));
         if self.arguments.pairs {
-            let rotation = self.rotation;
-            let due = |(_, baseline): &(Scenario, Baseline)| {
-                let pairs = enumeration::pairs(baseline).enumerate();
-                pairs.filter(move |(case, points)| rotation.includes(*case, points)).map(|(_, points)| points)
-            };
-            let mut sources: Vec<_> = self.scenarios.iter().map(due).enumerate().collect();
-            // In turns, so that every scenario has its share of the time.
-            let mut turn = 0;
-            let mut cases = std::iter::from_fn(move || {
-                while !sources.is_empty() {
-                    turn = if turn + 1 >= sources.len() { 0 } else { turn + 1 };
-                    let (number, source) = &mut sources[turn];
-                    match source.next() {
-                        Some(points) => return Some((*number, points)),
-                        None => drop(sources.remove(turn)),
-                    }
-                    turn = turn.min(sources.len().saturating_sub(1));
-                }
-                None
-            });
-            complete &= self.work_off(&mut cases, true);
+            let mut pairs = self.pairs().into_iter();
+            complete &= self.work_off(&mut pairs);
         }
         self.report(complete)
     }
 
+    /// Every fault whose turn it is, and those that pairs begin with.
+    fn singles(&self) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for (scenario, (_, baseline)) in self.scenarios.iter().enumerate() {
+            let begins_pairs = |points: &[Point]| {
+                self.arguments.pairs
+                    && PairPlanner::takes(baseline)
+                    && points.iter().all(|(_, fault)| is_harmful(fault))
+            };
+            for (number, points) in enumeration::singles(baseline).into_iter().enumerate() {
+                if self.rotation.includes_single(number, &points) || begins_pairs(&points) {
+                    cases.push(Case { scenario, points, like: None });
+                }
+            }
+        }
+        cases
+    }
+
+    /// Every pair whose turn it is.
+    fn pairs(&mut self) -> Vec<Case> {
+        let tallies = self.tallies.get_mut().expect("no worker panics with it");
+        let mut cases = Vec::new();
+        let planners = std::mem::take(&mut self.planners);
+        for (scenario, planner) in planners.into_iter().enumerate() {
+            let (Scenario { name, .. }, baseline) = &self.scenarios[scenario];
+            let tally = tallies.entry(name).or_default();
+            let pairs = planner.into_inner().expect("no worker panics with it").pairs(baseline);
+            for (number, pair) in pairs.enumerate() {
+                tally.known += usize::from(pair.like.is_some());
+                if self.rotation.includes_pair(number, &pair) {
+                    cases.push(Case { scenario, points: pair.points, like: pair.like });
+                }
+            }
+        }
+        cases
+    }
+
     /// Says whether all of them were run.
-    fn work_off(&self, cases: &mut (dyn Iterator<Item = (usize, Vec<Point>)> + Send), pairs: bool) -> bool {
+    fn work_off(&self, cases: &mut (dyn Iterator<Item = Case> + Send)) -> bool {
         let cases = Mutex::new(cases);
         let done = AtomicUsize::new(0);
         let limit = self.arguments.seconds.map_or(Duration::MAX, Duration::from_secs);
@@ -203,13 +234,12 @@ impl<'a> Enumeration<'a> {
                 scope.spawn(|| {
                     let mut coverage = Coverage::default();
                     while self.started.elapsed() <= limit {
-                        let Some((number, points)) = cases.lock().expect("no worker panics with it").next() else {
+                        let Some(case) = cases.lock().expect("no worker panics with it").next() else {
                             break;
                         };
-                        let (scenario, baseline) = &self.scenarios[number];
-                        let outcome = enumeration::run(scenario, &points, Some(baseline));
+                        let outcome = self.try_out(&case);
                         coverage.add(&outcome);
-                        self.note(scenario, &points, &outcome, pairs);
+                        self.note(&case, &outcome);
                         let count = done.fetch_add(1, Ordering::Relaxed) + 1;
                         if count.is_multiple_of(20_000) {
                             eprintln!("{count} runs, {:?}", self.started.elapsed());
@@ -222,14 +252,39 @@ impl<'a> Enumeration<'a> {
         cases.into_inner().is_ok_and(|cases| cases.next().is_none())
     }
 
-    fn note(&self, scenario: &Scenario, points: &[Point], outcome: &Outcome, pairs: bool) {
-        let mut tallies = self.tallies.lock().expect("no worker panics with it");
-        let tally = tallies.entry(scenario.name).or_default();
-        if pairs {
-            tally.pairs += 1;
-        } else {
-            tally.singles += 1;
+    fn try_out(&self, case: &Case) -> Outcome {
+        let (scenario, baseline) = &self.scenarios[case.scenario];
+        let outcome = enumeration::run(scenario, &case.points, Some(baseline));
+        if let Some(planner) = self.planners.get(case.scenario)
+            && self.arguments.pairs
+        {
+            planner.lock().expect("no worker panics with it").add(baseline, &case.points, &outcome);
         }
+        outcome
+    }
+
+    /// Whether a case goes on as the one that it is like.
+    fn is_like(&self, case: &Case, outcome: &Outcome) -> bool {
+        let Some(like) = &case.like else { return true };
+        let (scenario, baseline) = &self.scenarios[case.scenario];
+        let from_last = |points: &[Point], outcome: &Outcome| {
+            let (call, _) = points.last()?;
+            outcome.chronicle().juncture(*call, points)
+        };
+        from_last(&case.points, outcome) == from_last(like, &enumeration::run(scenario, like, Some(baseline)))
+    }
+
+    fn note(&self, case: &Case, outcome: &Outcome) {
+        let is_like = self.is_like(case, outcome);
+        let name = self.scenarios[case.scenario].0.name;
+        let mut tallies = self.tallies.lock().expect("no worker panics with it");
+        let tally = tallies.entry(name).or_default();
+        match (case.points.len(), &case.like) {
+            (0 | 1, _) => tally.singles += 1,
+            (_, None) => tally.pairs += 1,
+            (_, Some(_)) => tally.known_run += 1,
+        }
+        tally.unlike += usize::from(!is_like);
         if outcome.violations.is_empty() {
             return;
         }
@@ -238,7 +293,7 @@ impl<'a> Enumeration<'a> {
             let times = tally.violations.entry(violation.invariant).or_default();
             *times += 1;
             if *times == 1 || tally.examples.len() < self.arguments.show {
-                tally.examples.push(format!("{violation}\n    {}", replay_line(scenario.name, points)));
+                tally.examples.push(format!("{violation}\n    {}", replay_line(name, &case.points)));
                 break;
             }
         }
@@ -250,14 +305,18 @@ impl<'a> Enumeration<'a> {
         let coverage = self.coverage.into_inner().expect("no worker panics with it");
         let mut out = std::io::stdout().lock();
         let (mut runs, mut failing) = (0, 0);
-        let _ = writeln!(out, "{:<28}{:>6}{:>9}{:>9}{:>9}", "scenario", "calls", "singles", "pairs", "failing");
+        let heads =
+            ["calls", "singles", "pairs", "known", "run too", "unlike", "failing"].map(|head| format!("{head:>10}"));
+        let _ = writeln!(out, "{:<28}{}", "scenario", heads.concat());
         for (name, tally) in &tallies {
-            runs += tally.singles + tally.pairs;
+            runs += tally.singles + tally.pairs + tally.known_run;
             failing += tally.failing;
             let violations: Vec<String> =
                 tally.violations.iter().map(|(name, times)| format!("{name}×{times}")).collect();
-            let Tally { calls, singles, pairs, failing, .. } = tally;
-            let _ = writeln!(out, "{name:<28}{calls:>6}{singles:>9}{pairs:>9}{failing:>9}  {}", violations.join(" "));
+            let Tally { calls, singles, pairs, known, known_run, unlike, failing, .. } = tally;
+            let numbers = [calls, singles, pairs, known, known_run, unlike, failing];
+            let numbers = numbers.map(|number| format!("{number:>10}")).concat();
+            let _ = writeln!(out, "{name:<28}{numbers}  {}", violations.join(" "));
         }
         let per_second = runs as f64 / elapsed.as_secs_f64();
         let _ = writeln!(out, "{runs} runs in {elapsed:.1?} ({per_second:.0} a second), {failing} failing\n");
@@ -272,10 +331,16 @@ impl<'a> Enumeration<'a> {
         missing.iter().for_each(|one| {
             let _ = writeln!(out, "never happened: {one}");
         });
-        let (singles, pairs) =
-            tallies.values().fold((0, 0), |(singles, pairs), tally| (singles + tally.singles, pairs + tally.pairs));
-        let _ = writeln!(out, "measured: single faults enumerated = {singles}");
-        let _ = writeln!(out, "measured: pairs of faults enumerated = {pairs}");
+        let sum = |part: fn(&Tally) -> usize| tallies.values().map(part).sum::<usize>();
+        for (what, number) in [
+            ("single faults enumerated", sum(|tally| tally.singles)),
+            ("pairs of faults enumerated", sum(|tally| tally.pairs)),
+            ("pairs that strike where the world was before", sum(|tally| tally.known)),
+            ("of these, run all the same", sum(|tally| tally.known_run)),
+            ("of these, gone on in another way", sum(|tally| tally.unlike)),
+        ] {
+            let _ = writeln!(out, "measured: {what} = {number}");
+        }
         let failing = failing + self.broken_scenarios;
         let _ = writeln!(out, "{} passed, {failing} failed", runs + self.broken_scenarios - failing);
         let covered =

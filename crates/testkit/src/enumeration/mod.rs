@@ -6,13 +6,17 @@
 //! promise broken on the way.
 
 mod coverage;
+mod juncture;
+mod pairs;
 mod plan;
 mod run;
 mod scenarios;
 mod summary;
 
 pub use coverage::Coverage;
-pub use plan::{Pairs, Rotation, pairs, singles};
+pub use juncture::{Chronicle, Juncture};
+pub use pairs::{Pair, PairPlanner, is_harmful};
+pub use plan::{Rotation, singles};
 pub use run::{Baseline, Outcome, baseline, run};
 pub use scenarios::{Scenario, all as scenarios};
 

@@ -2,13 +2,10 @@
 
 use crate::faults::{Call, Fault, How, Lag, Past, Point, Watched};
 
-use super::run::Baseline;
+use super::{pairs::Pair, run::Baseline};
 
 /// How long caches may lie: shorter than a retry, longer than a retry, longer than a back-off.
 const PATIENCE_MS: [u32; 3] = [300, 3_000, 40_000];
-
-/// Scenarios of up to so many calls are tried with every pair.
-pub const PAIRS_CALLS_MAX: usize = 25;
 
 /// Which part of the cases is tried. Faults of a call itself (P-1…P-5, P-13) are tried at every call every time; those of
 /// watches and lists (P-6…P-9), of which there are four times as many, and pairs come in turns.
@@ -21,19 +18,23 @@ pub struct Rotation {
     pub watches_one_in: u64,
     /// One in so many pairs.
     pub pairs_one_in: u64,
+    /// One in so many of those that strike where the world was before.
+    pub known_one_in: u64,
 }
 
 impl Rotation {
-    /// Everything.
-    pub const ALL: Self = Self { turn: 0, watches_one_in: 1, pairs_one_in: 1 };
+    /// Whether it is the turn of a single fault, by its number among all of its scenario.
+    pub fn includes_single(&self, number: usize, points: &[Point]) -> bool {
+        let of_watches = points.iter().any(|(_, fault)| matches!(fault, Fault::Lag(_) | Fault::Past(_)));
+        self.is_turn(number, if of_watches { self.watches_one_in } else { 1 })
+    }
 
-    /// Whether it is the turn of a case, by its number among all of its scenario.
-    pub fn includes(&self, number: usize, points: &[Point]) -> bool {
-        let one_in = match points {
-            [(_, Fault::Lag(_) | Fault::Past(_))] => self.watches_one_in,
-            [_] | [] => 1,
-            _ => self.pairs_one_in,
-        };
+    /// The same of a pair.
+    pub fn includes_pair(&self, number: usize, pair: &Pair) -> bool {
+        self.is_turn(number, if pair.like.is_some() { self.known_one_in } else { self.pairs_one_in })
+    }
+
+    fn is_turn(&self, number: usize, one_in: u64) -> bool {
         scattered(number as u64) % one_in.max(1) == self.turn % one_in.max(1)
     }
 }
@@ -57,88 +58,8 @@ pub fn singles(baseline: &Baseline) -> Vec<Vec<Point>> {
     all
 }
 
-/// Pairs of faults, in an order that spreads over calls and faults, so that a part of them is a fair sample.
-#[derive(Debug, Clone)]
-pub struct Pairs {
-    faults: Vec<Fault>,
-    calls: usize,
-    next: usize,
-    step: usize,
-    count: usize,
-}
-
-/// Every pair of the faults that do most harm. Nothing for a long scenario.
-///
-/// Restarts on an older list are tried alone: a process that crashed before the status told of its pods, and whose
-/// successor is shown neither them nor those whose names they avoided, has left nothing to go by.
-pub fn pairs(baseline: &Baseline) -> Pairs {
-    let calls = baseline.calls.len();
-    let calls = if calls <= PAIRS_CALLS_MAX { calls } else { 0 };
-    // The second fault may come a few calls later than the last one of an undisturbed run: retries have calls too.
-    let reach = calls + 4;
-    let mut faults = vec![
-        Fault::CrashBefore,
-        Fault::CrashAfter,
-        Fault::Refused(409),
-        Fault::Refused(500),
-        Fault::ReplyLost,
-        Fault::Late(2),
-        Fault::LateAfterRestart,
-        Fault::Touched,
-        Fault::Lag(Lag { what: Watched::Pods, how: How::Held(3), patience_ms: 3_000 }),
-        Fault::Lag(Lag { what: Watched::All, how: How::Held(2), patience_ms: 3_000 }),
-    ];
-    faults.retain(|fault| !(baseline.unknowable)(fault));
-    let count = if calls == 0 { 0 } else { calls * reach * faults.len() * faults.len() };
-    Pairs { faults, calls: reach, next: 0, step: coprime(count), count }
-}
-
-impl Pairs {
-    /// How many there are, about half of them in the wrong order and left out.
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-}
-
-impl Iterator for Pairs {
-    type Item = Vec<Point>;
-
-    fn next(&mut self) -> Option<Vec<Point>> {
-        while self.next < self.count {
-            let mut number = self.next.wrapping_mul(self.step) % self.count;
-            self.next += 1;
-            let kinds = self.faults.len();
-            let first = self.faults[number % kinds];
-            number /= kinds;
-            let second = self.faults[number % kinds];
-            number /= kinds;
-            let (late, early) = (number % self.calls, number / self.calls);
-            if early < late {
-                return Some(vec![(early, first), (late, second)]);
-            }
-        }
-        None
-    }
-}
-
-/// A number without a common divisor with `count`, so that its multiples visit everything once.
-fn coprime(count: usize) -> usize {
-    let divides = |a: usize, b: usize| {
-        let (mut a, mut b) = (a, b);
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    (7919..).find(|step| divides(*step, count.max(1)) == 1).unwrap_or(1)
-}
-
 /// The faults that can happen to a call.
-fn faults_at(call: &Call) -> Vec<Fault> {
+pub(super) fn faults_at(call: &Call) -> Vec<Fault> {
     let mut faults = vec![Fault::CrashBefore, Fault::CrashAfter, Fault::Unsent];
     faults.extend([403, 409, 422, 429, 500].map(Fault::Refused));
     faults.push(Fault::Namesake);
@@ -180,28 +101,17 @@ mod tests {
     #[test]
     fn every_case_has_its_turn_once() {
         let lag = Fault::Lag(Lag { what: Watched::Pods, how: How::Merged, patience_ms: 1 });
-        let rotation = |turn| Rotation { turn, watches_one_in: 5, pairs_one_in: 7 };
-        let turns = |points: &[Point], number| (40..75).filter(|turn| rotation(*turn).includes(number, points)).count();
+        let rotation = |turn| Rotation { turn, watches_one_in: 5, pairs_one_in: 7, known_one_in: 35 };
+        let turns = |due: &dyn Fn(Rotation) -> bool| (40..75).filter(|turn| due(rotation(*turn))).count();
+        let new = Pair { points: vec![(1, lag), (2, lag)], like: None };
+        let known = Pair { like: Some(vec![(3, lag)]), ..new.clone() };
         for number in 0..200 {
-            assert_eq!(turns(&[(1, Fault::CrashAfter)], number), 35);
-            assert_eq!(turns(&[(1, lag)], number), 7);
-            assert_eq!(turns(&[(1, lag), (2, lag)], number), 5);
+            assert_eq!(turns(&|rotation| rotation.includes_single(number, &[(1, Fault::CrashAfter)])), 35);
+            assert_eq!(turns(&|rotation| rotation.includes_single(number, &[(1, lag)])), 7);
+            assert_eq!(turns(&|rotation| rotation.includes_pair(number, &new)), 5);
+            assert_eq!(turns(&|rotation| rotation.includes_pair(number, &known)), 1);
         }
-        let chosen = (0..1000).filter(|number| rotation(3).includes(*number, &[(1, lag)])).count();
+        let chosen = (0..1000).filter(|number| rotation(3).includes_single(*number, &[(1, lag)])).count();
         assert!((150..250).contains(&chosen), "{chosen}");
-    }
-
-    #[test]
-    fn pairs_are_all_different_and_in_order() {
-        let faults = vec![Fault::CrashBefore, Fault::CrashAfter];
-        let count = 5 * 9 * 4;
-        let pairs = Pairs { faults, calls: 9, next: 0, step: coprime(count), count };
-        let mut all: Vec<_> = pairs.collect();
-        assert!(all.iter().all(|pair| pair[0].0 < pair[1].0));
-        // Of five calls each with every later one of nine.
-        assert_eq!(all.len(), (8 + 7 + 6 + 5 + 4) * 4);
-        all.sort();
-        all.dedup();
-        assert_eq!(all.len(), (8 + 7 + 6 + 5 + 4) * 4);
     }
 }

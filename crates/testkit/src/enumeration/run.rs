@@ -4,11 +4,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     faults::{Call, Fault, Point},
-    oracle::{self, History, Tolerance, Violation},
+    oracle::{self, History, Record, Tolerance, Violation},
     world::{Setting, Unrest, World, in_virtual_time},
 };
 
-use super::{scenarios::Scenario, summary::summary};
+use super::{
+    juncture::{Chronicle, Juncture},
+    scenarios::Scenario,
+    summary::summary,
+};
 
 /// Where every world's random numbers begin.
 const SEED: u64 = 36;
@@ -18,6 +22,8 @@ const SEED: u64 = 36;
 pub struct Baseline {
     pub calls: Vec<Call>,
     pub ends: String,
+    /// The moments of its calls.
+    pub(super) junctures: Vec<Juncture>,
     /// Faults that are not tried.
     pub(super) unknowable: fn(&Fault) -> bool,
 }
@@ -33,19 +39,29 @@ pub struct Outcome {
     pub met: BTreeMap<&'static str, u64>,
     pub revisions: u64,
     pub virtual_ms: u64,
+    records: Vec<Record>,
+}
+
+impl Outcome {
+    /// The run in a form in which its moments can be compared with those of others.
+    pub fn chronicle(&self) -> Chronicle {
+        Chronicle::of(&self.records, &self.calls)
+    }
 }
 
 /// Runs a scenario undisturbed. It must be clean and end as its author says.
 pub fn baseline(scenario: &Scenario) -> Result<Baseline, Vec<Violation>> {
     let outcome = run(scenario, &[], None);
-    let mut violations = outcome.violations;
+    let mut violations = outcome.violations.clone();
     if !outcome.ends.contains(scenario.ends) {
         violations.push(violation("scenario", format!("ends with\n{}and not with\n{}", outcome.ends, scenario.ends)));
     }
     if !violations.is_empty() {
         return Err(violations);
     }
-    Ok(Baseline { calls: outcome.calls, ends: outcome.ends, unknowable: scenario.unknowable })
+    let chronicle = outcome.chronicle();
+    let junctures = (0..outcome.calls.len()).filter_map(|call| chronicle.juncture(call, &[])).collect();
+    Ok(Baseline { calls: outcome.calls, ends: outcome.ends, junctures, unknowable: scenario.unknowable })
 }
 
 /// Runs a scenario with faults and judges it. Without a baseline to compare with, its end is not judged.
@@ -95,7 +111,8 @@ async fn play(scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>
         let what = format!("it ends with\n{}and undisturbed with\n{}", outcome.ends, baseline.ends);
         outcome.violations.push(violation("INV-30", what));
     }
-    let mut history = History::read(&world.store, &world.wire.authored());
+    outcome.records = oracle::records(&world.store, &world.wire.authored());
+    let mut history = History::of_records(&outcome.records);
     history.announcements = world.wire.announcements();
     history.reads = world.wire.reads();
     history.calls = world.wire.calls();

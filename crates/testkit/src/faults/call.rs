@@ -17,6 +17,8 @@ pub struct Call {
     pub fault: Option<Fault>,
     /// The server's answer; 0 if it was never asked.
     pub code: u16,
+    /// The newest revision when it was made.
+    pub seen: u64,
     /// The newest revision after the call.
     pub revision: u64,
     pub at: Timestamp,

@@ -340,6 +340,7 @@ impl Wire {
         let kind = target.kind(request.method());
         let uncounted = fault.filter(|_| kind == "PUT jobs/status").map(|_| uncounted(&peek(request)));
         let unseen_pods = state.held.get("pods").copied().unwrap_or(0);
+        let seen = (self.shared.revision)();
         state.calls.push(Call {
             life,
             controller: by,
@@ -347,7 +348,8 @@ impl Wire {
             path: request.uri().path().to_owned(),
             fault,
             code: 0,
-            revision: (self.shared.revision)(),
+            seen,
+            revision: seen,
             at: self.shared.clock.now(),
             unseen_pods,
             uncounted,

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use apiserver::storage::ObjectStore;
+use bytes::Bytes;
 use futures_util::FutureExt;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -19,6 +20,18 @@ pub struct History {
     pub announcements: Vec<Announcement>,
     pub reads: Vec<Read>,
     pub calls: Vec<Call>,
+}
+
+/// One revision as it is stored.
+#[derive(Debug, Clone)]
+pub struct Record {
+    pub revision: u64,
+    /// Who made it: a controller's name, `world`, or empty if nobody knows.
+    pub by: &'static str,
+    pub at: Option<Timestamp>,
+    pub key: String,
+    /// Nothing if it was removed.
+    pub value: Option<Bytes>,
 }
 
 /// One revision.
@@ -51,19 +64,23 @@ impl History {
     ///
     /// History must not have been compacted: the oracle cannot judge what it cannot see.
     pub fn read(store: &ObjectStore, authored: &[Authored]) -> Self {
-        let mut changes = Vec::new();
-        read(store, "pods/", What::Pod, &mut changes);
-        read(store, "jobs.batch/", What::Job, &mut changes);
-        read(store, "cronjobs.batch/", What::CronJob, &mut changes);
-        changes.sort_unstable_by_key(|change| change.revision);
-        let mut authors = authored.iter().peekable();
-        for change in &mut changes {
-            while authors.next_if(|author| author.revision < change.revision).is_some() {}
-            if let Some(author) = authors.peek().filter(|author| author.revision == change.revision) {
-                (change.by, change.at) = (author.by, Some(author.at));
-            }
-        }
-        Self { changes, ..Self::default() }
+        Self::of_records(&records(store, authored))
+    }
+
+    /// The same, of records that were read already.
+    pub fn of_records(records: &[Record]) -> Self {
+        let (mut pods, mut jobs, mut cron_jobs) = (Present::default(), Present::default(), Present::default());
+        let change = |record: &Record| Change {
+            revision: record.revision,
+            by: record.by,
+            at: record.at,
+            what: match record.key.split('/').next() {
+                Some("pods") => What::Pod(pods.step(record)),
+                Some("jobs.batch") => What::Job(jobs.step(record)),
+                _ => What::CronJob(cron_jobs.step(record)),
+            },
+        };
+        Self { changes: records.iter().map(change).collect(), ..Self::default() }
     }
 
     /// A history made by hand: `(by, seconds, kind, object)` per revision, from 1. A `null` object with the name in
@@ -102,29 +119,48 @@ fn step<T: DeserializeOwned>(before: Option<Value>, after: Option<Value>) -> Ste
     Step { before: before.map(parsed), after: after.map(parsed) }
 }
 
-fn read<T: DeserializeOwned>(
-    store: &ObjectStore,
-    topic: &str,
-    wrap: impl Fn(Step<T>) -> What,
-    changes: &mut Vec<Change>,
-) {
-    let Ok(mut watch) = store.watch(topic, 0) else { return };
-    let mut now: HashMap<Arc<str>, Arc<T>> = HashMap::new();
-    while let Some(Ok(events)) = watch.next_batch(usize::MAX).now_or_never() {
-        for event in events {
-            let before = now.remove(event.key());
-            let after = match event.kind {
-                store::EventKind::Delete => None,
-                store::EventKind::Put => {
-                    let object = serde_json::from_slice::<T>(&event.entry.value());
-                    Some(Arc::new(object.unwrap_or_else(|error| panic!("read `{}`: {error}", event.key()))))
-                }
-            };
-            if let Some(after) = &after {
-                now.insert(event.key().clone(), after.clone());
-            }
-            let what = wrap(Step { before, after });
-            changes.push(Change { revision: event.revision(), by: "", at: None, what });
+/// Reads all revisions of pods, Jobs and CronJobs, in order.
+pub fn records(store: &ObjectStore, authored: &[Authored]) -> Vec<Record> {
+    let mut records = Vec::new();
+    for topic in ["pods/", "jobs.batch/", "cronjobs.batch/"] {
+        let Ok(mut watch) = store.watch(topic, 0) else { continue };
+        while let Some(Ok(events)) = watch.next_batch(usize::MAX).now_or_never() {
+            records.extend(events.into_iter().map(|event| Record {
+                revision: event.revision(),
+                by: "",
+                at: None,
+                key: event.key().to_string(),
+                value: (event.kind == store::EventKind::Put).then(|| event.entry.value()),
+            }));
         }
+    }
+    records.sort_unstable_by_key(|record| record.revision);
+    let mut authors = authored.iter().peekable();
+    for record in &mut records {
+        while authors.next_if(|author| author.revision < record.revision).is_some() {}
+        if let Some(author) = authors.peek().filter(|author| author.revision == record.revision) {
+            (record.by, record.at) = (author.by, Some(author.at));
+        }
+    }
+    records
+}
+
+/// The objects of one kind that are there, by key.
+struct Present<T>(HashMap<String, Arc<T>>);
+
+impl<T> Default for Present<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<T: DeserializeOwned> Present<T> {
+    fn step(&mut self, Record { key, value, .. }: &Record) -> Step<T> {
+        let before = self.0.remove(key);
+        let after = value.as_ref().map(|bytes| {
+            Arc::new(serde_json::from_slice::<T>(bytes).unwrap_or_else(|error| panic!("read `{key}`: {error}")))
+        });
+        self.0.extend(after.iter().map(|object| (key.clone(), object.clone())));
+        Step { before, after }
     }
 }

@@ -34,7 +34,7 @@ mod views;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-pub use self::history::History;
+pub use self::history::{History, Record, records};
 use self::{
     history::{Change, What},
     ledger::Ledger,

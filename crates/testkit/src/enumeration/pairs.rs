@@ -1,0 +1,105 @@
+//! Second faults: every harmful fault, at every call of every run with one harmful fault.
+//!
+//! Most of these pairs strike where the world already was with another first fault, or with none ([`super::juncture`]).
+//! They are not run again, but for a part of them, by which the reasoning is put to the test.
+
+use std::collections::HashMap;
+
+use crate::faults::{Fault, How, Lag, Point, Watched};
+
+use super::{
+    juncture::Juncture,
+    plan::faults_at,
+    run::{Baseline, Outcome},
+};
+
+/// Scenarios of up to so many calls are tried with every pair.
+const CALLS_MAX: usize = 25;
+
+/// The faults that do most harm, one or two of each class; pairs are made of these.
+///
+/// Restarts on an older list are tried alone: a process that crashed before the status told of its pods, and whose
+/// successor is shown neither them nor those whose names they avoided, has left nothing to go by.
+const HARMFUL: [Fault; 10] = [
+    Fault::CrashBefore,
+    Fault::CrashAfter,
+    Fault::Refused(409),
+    Fault::Refused(500),
+    Fault::ReplyLost,
+    Fault::Touched,
+    Fault::Lag(Lag { what: Watched::Pods, how: How::Held(3), patience_ms: 3_000 }),
+    Fault::Lag(Lag { what: Watched::All, how: How::Held(2), patience_ms: 3_000 }),
+    // Last, because more is excused after them: a moment that others lead to as well is tried after one of those.
+    Fault::Late(1),
+    Fault::LateAfterRestart,
+];
+
+/// Whether a fault has its part in pairs.
+pub fn is_harmful(fault: &Fault) -> bool {
+    HARMFUL.contains(fault)
+}
+
+/// Gathers the pairs of one scenario from its runs with one fault.
+#[derive(Debug, Default)]
+pub struct PairPlanner {
+    moments: Vec<Moment>,
+}
+
+/// Where a second fault can strike.
+#[derive(Debug)]
+struct Moment {
+    /// Place of the first fault in the order in which they are gone through.
+    rank: (usize, usize),
+    first: Point,
+    call: usize,
+    juncture: Juncture,
+    seconds: Vec<Fault>,
+}
+
+/// Two faults of one scenario.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    pub points: Vec<Point>,
+    /// Another pair with the same second fault in the same juncture, or that fault alone.
+    pub like: Option<Vec<Point>>,
+}
+
+impl PairPlanner {
+    /// Whether a scenario is short enough.
+    pub fn takes(baseline: &Baseline) -> bool {
+        baseline.calls.len() <= CALLS_MAX
+    }
+
+    /// Notes what a second fault can strike in a run with one. Other runs have no part in this.
+    pub fn add(&mut self, baseline: &Baseline, points: &[Point], outcome: &Outcome) {
+        let [first] = points else { return };
+        let Some(rank) = HARMFUL.iter().position(|fault| *fault == first.1) else { return };
+        if !Self::takes(baseline) {
+            return;
+        }
+        let chronicle = outcome.chronicle();
+        for (call, made) in outcome.calls.iter().enumerate().skip(first.0 + 1) {
+            let Some(juncture) = chronicle.juncture(call, points) else { continue };
+            let able = |fault: &Fault| is_harmful(fault) && !(baseline.unknowable)(fault);
+            let seconds = faults_at(made).into_iter().filter(able).collect();
+            self.moments.push(Moment { rank: (rank, first.0), first: *first, call, juncture, seconds });
+        }
+    }
+
+    /// All pairs, always in the same order.
+    pub fn pairs(mut self, baseline: &Baseline) -> impl Iterator<Item = Pair> + use<> {
+        self.moments.sort_by_key(|moment| (moment.rank, moment.call));
+        let mut known: HashMap<Juncture, (Option<Point>, usize)> = HashMap::new();
+        for (call, juncture) in baseline.junctures.iter().enumerate() {
+            known.entry(*juncture).or_insert((None, call));
+        }
+        self.moments.into_iter().flat_map(move |Moment { first, call, juncture, seconds, .. }| {
+            let like = known.get(&juncture).copied();
+            known.entry(juncture).or_insert((Some(first), call));
+            seconds.into_iter().map(move |second| Pair {
+                points: vec![first, (call, second)],
+                like: like.map(|(first, call)| first.into_iter().chain([(call, second)]).collect()),
+            })
+        })
+    }
+}
