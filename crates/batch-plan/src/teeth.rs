@@ -82,7 +82,9 @@ mutations! {
     H07 "REG-H07" "a pod of a vanished node goes without having failed"
     I02 "INV-1b" "a pod that ended unseen is released uncounted when its Job succeeds"
     I03 "INV-1c" "a pod that was counted and lost its owner is counted again when it is adopted"
+    I04 "INV-1d" "a pod that ends while its Job succeeds without it is released uncounted"
     I09 "INV-9" "a Job finishes although an unanswered creation may have left a pod"
+    I10 "INV-13" "a failed pod that waits for its replacement holds up a namespace that is being deleted"
 }
 
 /// Whether that bug is back.

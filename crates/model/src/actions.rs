@@ -399,7 +399,7 @@ impl Around<'_> {
             }
             Call::Put { second: true, .. } => Row::CrashBeforeSecondWrite,
             Call::Release(slot) if written && !self.is_first_release(sync, slot) => Row::CrashAmongReleases,
-            Call::Release(_) if written => Row::CrashBeforeReleases,
+            Call::Release(_) | Call::LetGo(_) if written => Row::CrashBeforeReleases,
             _ => Row::CrashBeforeFirstWrite,
         });
         if state.job.has_verdict() && !sync.seen.job.has_verdict() {
@@ -459,7 +459,9 @@ impl Around<'_> {
             Call::MarkSurplus(_) => Row::LostMark,
             Call::Put { second: false, .. } => Row::LostFirstWrite,
             Call::Put { second: true, .. } => Row::LostSecondWrite,
-            Call::Release(_) | Call::ReleaseSurplus(_) | Call::Adopt(_) | Call::Disown(_) => Row::LostRelease,
+            Call::Release(_) | Call::LetGo(_) | Call::ReleaseSurplus(_) | Call::Adopt(_) | Call::Disown(_) => {
+                Row::LostRelease
+            }
         });
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn next_call(config: &Config, seen: &Mind, clock: Clock, answers: &An
         }
         Plan::Release(pods) => {
             met.note(Row::LeftoverOfFinishedJob);
-            replay.release(&pods).err()
+            replay.release(&pods, Call::Release).err()
         }
         Plan::Act(act) => {
             note_plan(seen, &act, met);
@@ -147,7 +147,8 @@ impl Replay<'_> {
                 return Ok(());
             }
         }
-        let released = self.release(&record.release)?;
+        let mut released = self.release(&record.let_go, Call::LetGo)?;
+        released.failed.extend(self.release(&record.release, Call::Release)?.failed);
         let close = record.close(&released);
         if let Some(status) = &close.status {
             self.call(Call::Put { status: Status::read(status), second: true, finishes: close.finished })?;
@@ -195,14 +196,15 @@ impl Replay<'_> {
         }
         Ok(match self.call(Call::ReleaseSurplus(slot))? {
             Answer::Done | Answer::Gone => CallOutcome::Done,
+            Answer::HadEnded => CallOutcome::HadEnded,
             answer => patch_outcome(answer),
         })
     }
 
-    fn release(&mut self, pods: &[PodRef]) -> Result<ReleaseOutcome, Call> {
+    fn release(&mut self, pods: &[PodRef], call: fn(u8) -> Call) -> Result<ReleaseOutcome, Call> {
         let mut outcome = ReleaseOutcome::default();
         for pod in pods {
-            let answer = self.call(Call::Release(self.slot(pod)))?;
+            let answer = self.call(call(self.slot(pod)))?;
             if !matches!(answer, Answer::Done | Answer::Gone) {
                 outcome.failed.insert(pod.uid.clone(), String::new());
             }
@@ -246,7 +248,7 @@ impl Mind {
                 self.deletions |= 1 << slot;
                 self.released |= 1 << slot;
             }
-            (Call::Release(slot), Answer::Done | Answer::Gone) => self.released |= 1 << slot,
+            (Call::Release(slot) | Call::LetGo(slot), Answer::Done | Answer::Gone) => self.released |= 1 << slot,
             (Call::Put { finishes, .. }, Answer::Done) => {
                 self.finished |= finishes;
                 // The answer is the newest version there is.

@@ -27,7 +27,11 @@ impl State {
                 }
             }
             Call::MarkSurplus(slot) => self.change(slot, |pod| pod.mark_surplus()),
+            // Both are tied to a version that shows the pod live.
+            Call::ReleaseSurplus(slot) if self.pods[usize::from(slot)].is_terminal() => Answer::HadEnded,
+            Call::LetGo(slot) if self.pods[usize::from(slot)].is_terminal() => Answer::Conflict,
             Call::ReleaseSurplus(slot) => self.change(slot, |pod| pod.release_surplus()),
+            Call::LetGo(slot) => self.change(slot, |pod| pod.release()),
             Call::Release(slot) => {
                 self.judge_release(config, usize::from(slot));
                 self.change(slot, |pod| pod.release())
@@ -167,8 +171,8 @@ impl State {
             return;
         }
         let gone = !job.exists || job.generation != generation || job.deleting;
-        // A Job that has succeeded lets go of pods that were alive when last seen.
-        let excused = pod.is_surplus() || job.has(SUCCESS_CRITERIA_MET);
+        // A surplus pod that fails because of its deletion counts as nothing; one that succeeds all the same does count.
+        let excused = pod.is_surplus() && pod.exit() != Exit::Success;
         let ignored = config.has_failure_policy() && pod.exit() == Exit::Ignored;
         if gone || excused || ignored {
             return;

@@ -126,6 +126,8 @@ pub(crate) enum Call {
     },
     ReleaseSurplus(u8),
     Release(u8),
+    /// Released if it is still live.
+    LetGo(u8),
     Adopt(u8),
     Disown(u8),
     /// The status write before the releases, or after.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use apiserver::storage::ObjectStore;
 use batch_types::constants::finalizer;
+use batch_types::index_ranges::IndexSet;
 use serde_json::Value;
 use store::ListQuery;
 
@@ -38,8 +39,9 @@ pub(crate) fn check(store: &ObjectStore, running: &BTreeSet<Arc<str>>, clock_set
         check_job(key, job, clock_set_back, &mut wrong);
     }
     let uids: BTreeSet<&str> = jobs.values().filter_map(|job| job["metadata"]["uid"].as_str()).collect();
+    let mut waiting = BTreeSet::new();
     for (key, pod) in &pods {
-        check_pod(key, pod, &uids, &jobs, &mut wrong);
+        check_pod(key, pod, &uids, &jobs, &mut waiting, &mut wrong);
     }
     let known: BTreeSet<&str> = pods.values().filter(|pod| !has_ended(pod)).filter_map(|pod| uid(pod)).collect();
     for uid in running.iter().filter(|uid| !known.contains(&***uid)) {
@@ -66,11 +68,15 @@ fn check_job(key: &str, job: &Value, clock_set_back: bool, wrong: &mut Vec<Strin
     }
 }
 
-fn check_pod(key: &str, pod: &Value, uids: &BTreeSet<&str>, jobs: &Objects, wrong: &mut Vec<String>) {
+fn check_pod(
+    key: &str,
+    pod: &Value,
+    uids: &BTreeSet<&str>,
+    jobs: &Objects,
+    waiting: &mut BTreeSet<(String, u32)>,
+    wrong: &mut Vec<String>,
+) {
     let meta = &pod["metadata"];
-    if is_deleted(pod) {
-        wrong.push(format!("INV-30: {key} is still being deleted: {meta} {}", pod["status"]["phase"]));
-    }
     let owners = meta["ownerReferences"].as_array().map(Vec::as_slice).unwrap_or_default();
     let controller = owners.iter().find(|owner| owner["controller"] == true && owner["kind"] == "Job");
     let owner = controller.and_then(|owner| owner["uid"].as_str());
@@ -83,6 +89,14 @@ fn check_pod(key: &str, pod: &Value, uids: &BTreeSet<&str>, jobs: &Objects, wron
         meta["finalizers"].as_array().is_some_and(|all| all.iter().any(|one| one == finalizer::JOB_TRACKING));
     let job = owner.and_then(|owner| jobs.values().find(|job| uid(job) == Some(owner)));
     let is_needed = job.is_some_and(|job| !is_finished(job));
+    // One for each index.
+    let held = job.and_then(|job| index_held_for(pod, job)).map(|index| (owner.unwrap_or_default().to_owned(), index));
+    if is_tracked && held.is_some_and(|index| waiting.insert(index)) {
+        return;
+    }
+    if is_deleted(pod) {
+        wrong.push(format!("INV-30: {key} is still being deleted: {meta} {}", pod["status"]["phase"]));
+    }
     if is_tracked && has_ended(pod) && job.is_none_or(|job| job["spec"]["managedBy"] != FOREIGN_MANAGER) {
         wrong.push(format!("INV-13: {key} has ended and is still tracked ({})", pod["status"]["phase"]));
     } else if is_tracked && !is_needed {
@@ -91,6 +105,20 @@ fn check_pod(key: &str, pod: &Value, uids: &BTreeSet<&str>, jobs: &Objects, wron
     if job.is_some_and(is_finished) && !has_ended(pod) {
         wrong.push(format!("INV-9: {key} is live, and its Job is finished"));
     }
+}
+
+/// JC-1506: a failed pod keeps the number of failures of its index until there is a pod to hand it to, and a Job that is
+/// suspended, or has no parallelism, makes none.
+fn index_held_for(pod: &Value, job: &Value) -> Option<u32> {
+    let (spec, status) = (&job["spec"], &job["status"]);
+    let index = pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"].as_str()?.parse().ok()?;
+    let is_done = ["completedIndexes", "failedIndexes"]
+        .iter()
+        .any(|field| IndexSet::parse(status[field].as_str().unwrap_or_default(), i32::MAX).contains(index));
+    let makes_none = spec["suspend"] == true || spec["parallelism"] == 0;
+    let has_failed = pod["status"]["phase"] == "Failed";
+    let waits = spec["backoffLimitPerIndex"].is_u64() && makes_none && has_failed && !is_done && !is_finished(job);
+    waits.then_some(index)
 }
 
 fn uid(object: &Value) -> Option<&str> {

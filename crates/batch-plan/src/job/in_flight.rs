@@ -31,6 +31,8 @@ pub(crate) struct InFlight {
     deletions: BTreeMap<Uid, Timestamp>,
     /// Whether the write that finished the Job went through (JC-410).
     finished: bool,
+    /// Whether a creation was refused because the namespace is being deleted. That is for ever.
+    namespace_terminating: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -80,6 +82,14 @@ impl InFlight {
 
     pub(crate) fn deleted(&mut self, uid: &Uid, now: Timestamp) {
         self.deletions.insert(uid.clone(), now);
+    }
+
+    pub(crate) fn namespace_terminates(&mut self) {
+        self.namespace_terminating = true;
+    }
+
+    pub(crate) fn is_namespace_terminating(&self) -> bool {
+        self.namespace_terminating
     }
 
     pub(crate) fn finish(&mut self) {

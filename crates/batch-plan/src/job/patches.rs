@@ -37,10 +37,11 @@ pub fn release(pod: &Uid) -> Value {
     json!({"metadata": {"uid": pod, "$deleteFromPrimitiveList/finalizers": [finalizer::JOB_TRACKING]}})
 }
 
-/// The same for a pod that nobody is responsible for. It is tied to the version that was judged: a Job may just be adopting
-/// the pod, and relies on the finalizer from then on (INV-4).
-pub fn release_orphan(pod: &Uid, version: &str) -> Value {
-    let mut patch = release(pod);
+/// Ties a patch to the version of the pod that was judged; any other makes it fail with 409.
+///
+/// An orphan is released so, because a Job may just be adopting it and relies on the finalizer from then on (INV-4), and so
+/// is a live pod that no longer counts, because it may just have ended and has to count then (INV-1).
+pub fn at_version(mut patch: Value, version: &str) -> Value {
     patch["metadata"]["resourceVersion"] = json!(version);
     patch
 }

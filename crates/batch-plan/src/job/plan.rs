@@ -177,6 +177,8 @@ fn act(snapshot: &Snapshot<'_>, spec: &JobSpec, status: &JobStatus) -> Act {
         ready_pods: action.pods().filter(|uid| tally.pods[*uid].ready).cloned().collect(),
         satisfied: waiting.is_none(),
         certain: uncertain.is_none(),
+        awaits_replacement: tally.indexes.retained_keys().next().is_some()
+            && !tally.in_flight.is_namespace_terminating(),
         managed,
         settled: listed.filter(|uid| !tally.is_tracked(uid)).cloned().collect(),
         going_on: match is(Mutation::D09) && delay.is_some() {

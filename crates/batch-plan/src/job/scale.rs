@@ -59,6 +59,8 @@ impl Demand<'_> {
         let terminating = if replace_only_failed { u64::from(self.tally.terminating) } else { 0 };
         match wanted.saturating_sub(active).saturating_sub(terminating) {
             0 => Managed { action: PodAction::None, label: SyncAction::Tracking, wake_after: None },
+            // INV-21: it was tried once, and is refused for ever.
+            _ if self.tally.in_flight.is_namespace_terminating() => self.created(Vec::new(), None),
             missing => self.create(wanted, missing),
         }
     }

@@ -47,6 +47,9 @@ pub struct Record {
     pub status: Option<JobStatus>,
     /// Count when the write went through, or at once if there is none.
     pub metrics: Vec<Metric>,
+    /// Then let these go: send `patches::release`, bound to a version that shows them live. One that has ended by then
+    /// fails, and is counted by a later sync.
+    pub let_go: Vec<PodRef>,
     /// Then send `patches::release` to these.
     pub release: Vec<PodRef>,
     /// Look at the Job again after this time, whatever else happens.
@@ -83,6 +86,8 @@ pub(super) struct Context {
     pub(super) satisfied: bool,
     /// Whether no pod can turn up that we may have created without knowing; until then the Job cannot finish (INV-9).
     pub(super) certain: bool,
+    /// Whether failed pods wait for their replacement, as far as is known (JC-1506).
+    pub(super) awaits_replacement: bool,
     /// Whether creations, removals and suspension were considered.
     pub(super) managed: bool,
     /// Uncounted pods that are released already and only have to be counted (JC-1304).
@@ -131,6 +136,10 @@ impl Act {
         let mut events = context.apply(&action, outcomes);
         context.conclude(&action, outcomes);
         context.await_ended(&action, outcomes);
+        // They need not wait any more: the next plan lets them go.
+        if context.awaits_replacement && outcomes.contains(&CallOutcome::NamespaceTerminating) {
+            context.wake_after = Some(Duration::ZERO);
+        }
         let flush = context.suspend_or_resume(&mut events);
         context.record(flush, events, creations)
     }
@@ -223,10 +232,11 @@ impl Context {
             let released = |outcome: &CallOutcome| matches!(outcome, CallOutcome::Done | CallOutcome::Gone);
             let removed = pods.iter().zip(outcomes).filter(|(_, outcome)| released(outcome));
             let removed: BTreeSet<&Uid> = removed.map(|(pod, _)| &pod.uid).collect();
-            ending.release.retain(|pod| !removed.contains(&pod.uid));
+            ending.let_go.retain(|pod| !removed.contains(&pod.uid));
         }
         let ended = action.pods().zip(outcomes).filter(|(_, outcome)| **outcome == CallOutcome::HadEnded);
         let ended: BTreeSet<&Uid> = ended.map(|(uid, _)| uid).filter(|_| !is(Mutation::I02)).collect();
+        ending.let_go.retain(|pod| !ended.contains(&pod.uid));
         ending.release.retain(|pod| !ended.contains(&pod.uid));
         ending.failed.retain(|uid| !ended.contains(uid));
         // The watch brings the next sync: the end is stored, and so is the deletion.
@@ -307,6 +317,7 @@ impl Context {
             metrics,
             wake_after: wake_after.map(|wait| wait.min(WAKE_AFTER_MAX)),
             status: flush.then(|| self.status.clone()),
+            let_go: round.let_go,
             release: round.release.clone(),
             closing: Closing {
                 status: self.status,

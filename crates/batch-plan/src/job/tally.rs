@@ -321,6 +321,7 @@ impl Tally {
             CallOutcome::Done => self.in_flight.created(name, now),
             CallOutcome::Unanswered(_) => self.in_flight.creation_unanswered(name, index, now),
             CallOutcome::NameTaken => self.in_flight.name_taken(name),
+            CallOutcome::NamespaceTerminating if !is(Mutation::I10) => self.in_flight.namespace_terminates(),
             CallOutcome::Failed(_) if is(Mutation::A08) => self.in_flight.created(name, now),
             // An earlier attempt without an answer may have landed all the same.
             _ => {}
@@ -351,6 +352,11 @@ impl Tally {
     /// Whether the pod still has to be released.
     pub(super) fn is_tracked(&self, uid: &Uid) -> bool {
         self.pods.get(uid).is_some_and(|entry| self.standing(entry).fate.is_some())
+    }
+
+    /// Whether the pod has not ended, as far as is known.
+    pub(super) fn is_live(&self, uid: &Uid) -> bool {
+        self.pods.get(uid).is_some_and(|entry| !entry.phase.is_terminal())
     }
 
     pub(super) fn fate(&self, uid: &Uid) -> Option<Fate> {

@@ -24,6 +24,9 @@ pub(crate) struct Round {
     /// Pods to add to the uncounted lists before anything else.
     pub(crate) succeeded: Vec<Uid>,
     pub(crate) failed: Vec<Uid>,
+    /// Live pods that count as nothing any more, because the Job has succeeded without them or they are surplus. They are let
+    /// go first, and only if they are still live then: one that has succeeded while it was tracked has to count (INV-1).
+    pub(crate) let_go: Vec<PodRef>,
     /// Pods to release once the status names them.
     pub(crate) release: Vec<PodRef>,
     /// Failures by the rule that decided about them (JC-2207).
@@ -66,18 +69,19 @@ pub(crate) fn collect(tally: &Tally, totals: &Totals, around: Circumstances, set
     round.release.extend(unreleased.map(|uid| tally.pod_ref(uid)));
     let mut recorded = round.release.len();
     let mut new_indexes = BTreeSet::new();
-    let mut let_go = Vec::new();
 
     let releasable = releasable(tally, totals, around);
     for (fate, (index, uid)) in releasable.filter(|(fate, (_, uid))| !is_listed(*fate, uid) && !is_held(uid)) {
         let releases_max = if is(Mutation::A05) { usize::MAX } else { settings.releases_max };
-        if recorded >= bound || round.release.len() + let_go.len() >= releases_max {
+        if recorded >= bound || round.release.len() + round.let_go.len() >= releases_max {
             round.more = true;
             break;
         }
         let side = count_as(fate, around.ending);
         match (fate, side) {
-            (Fate::Live, None) => let_go.push(tally.pod_ref(uid)),
+            (Fate::Live | Fate::Removed, None) if !around.deleting && tally.is_live(uid) && !is(Mutation::I04) => {
+                round.let_go.push(tally.pod_ref(uid));
+            }
             _ => round.release.push(tally.pod_ref(uid)),
         }
         match (side, index, &totals.indexes) {
@@ -103,8 +107,6 @@ pub(crate) fn collect(tally: &Tally, totals: &Totals, around: Circumstances, set
             (None, _, _) => {}
         }
     }
-    // Live pods that no longer count come first: one that ends while it is still tracked would have to count.
-    round.release.splice(..0, let_go);
     if around.deleting {
         let room = settings.releases_max.saturating_sub(round.release.len());
         round.release.extend(tally.stranded().take(room).map(|uid| tally.pod_ref(uid)));
@@ -130,7 +132,8 @@ fn releasable<'a>(
 ) -> impl Iterator<Item = (Fate, &'a Key)> {
     let all = around.deleting || around.ending.is_some();
     let retained: Box<dyn Iterator<Item = &Key>> = match &totals.indexes {
-        _ if all => Box::new(tally.indexes.retained_keys()),
+        // In a namespace that is being deleted nothing is replaced, and the namespace waits for every pod.
+        _ if all || tally.in_flight.is_namespace_terminating() => Box::new(tally.indexes.retained_keys()),
         // The index succeeded or was given up, so no replacement will take over the counts of the retained pod.
         Some(indexes) => Box::new(merge_keys(&tally.indexes, &indexes.succeeded, &indexes.failed)),
         None => Box::new(std::iter::empty()),

@@ -23,6 +23,9 @@ use crate::runtime::{
 /// A call that has no answer by then will not get one: API servers give up after 60 seconds themselves.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(65);
 
+/// A pod that has changed so often between two calls is left to the next sync.
+const CHANGES_MAX: usize = 3;
+
 /// Why pods could not change owners (JC-603, JC-604).
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClaimError {
@@ -50,7 +53,7 @@ impl PodCalls {
                 self.together(pods.iter().map(|pod| remove(client, namespace, pod).boxed()).collect()).await
             }
             PodAction::End(pods) => {
-                self.together(pods.iter().map(|pod| delete(client, namespace, pod).boxed()).collect()).await
+                self.together(pods.iter().map(|pod| end(client, namespace, pod).boxed()).collect()).await
             }
         }
     }
@@ -58,6 +61,13 @@ impl PodCalls {
     /// Removes tracking finalizers (JC-1311).
     pub(super) async fn release(&self, namespace: &str, pods: &[PodRef]) -> ReleaseOutcome {
         let calls = pods.iter().map(|pod| release_one(&self.client, namespace, pod).boxed()).collect();
+        let failed = self.together(calls).await.into_iter().flatten().collect();
+        ReleaseOutcome { failed }
+    }
+
+    /// Removes the tracking finalizer of pods that are still live.
+    pub(super) async fn let_go(&self, namespace: &str, pods: &[PodRef]) -> ReleaseOutcome {
+        let calls = pods.iter().map(|pod| let_go_one(&self.client, namespace, pod).boxed()).collect();
         let failed = self.together(calls).await.into_iter().flatten().collect();
         ReleaseOutcome { failed }
     }
@@ -202,27 +212,55 @@ async fn remove(client: &Client, namespace: &str, pod: &PodRef) -> CallOutcome {
         Err(error) if was_gone(client, namespace, pod, &error).await => return CallOutcome::Gone,
         Err(error) => return CallOutcome::PatchFailed(text_of(&error)),
     }
-    let deleted = delete(client, namespace, pod).await;
-    if deleted != CallOutcome::Done {
-        return deleted;
-    }
-    match patch(client, &path, &patches::release_surplus(&pod.uid)).await {
-        Err(error) if !was_gone(client, namespace, pod, &error).await => CallOutcome::PatchFailed(text_of(&error)),
-        _ => CallOutcome::Done,
+    match delete(client, namespace, pod).await {
+        Ok(version) => release_surplus(client, namespace, pod, version).await,
+        Err(outcome) => outcome,
     }
 }
 
-async fn delete(client: &Client, namespace: &str, pod: &PodRef) -> CallOutcome {
+/// Releases a pod as it was when it was deleted. If it has changed since, it may have ended, and has to count then (INV-1).
+async fn release_surplus(client: &Client, namespace: &str, pod: &PodRef, mut version: Option<String>) -> CallOutcome {
+    let path = Resource::PODS.object(namespace, &pod.name);
+    for _ in 0..CHANGES_MAX {
+        let release = patches::release_surplus(&pod.uid);
+        let release = version.as_deref().map_or(release.clone(), |version| patches::at_version(release, version));
+        let error = match patch(client, &path, &release).await {
+            Ok(()) => return CallOutcome::Done,
+            Err(error) => error,
+        };
+        if was_gone(client, namespace, pod, &error).await {
+            return CallOutcome::Done;
+        }
+        if !requests::is_conflict(&error) {
+            return CallOutcome::PatchFailed(text_of(&error));
+        }
+        match pod_named(client, namespace, &pod.name).await {
+            Ok(Some(found)) if found.uid == pod.uid && found.phase.is_terminal() => return CallOutcome::HadEnded,
+            Ok(Some(found)) if found.uid == pod.uid => version = Some(found.resource_version),
+            Ok(_) => return CallOutcome::Done,
+            Err(error) => return CallOutcome::PatchFailed(text_of(&error)),
+        }
+    }
+    CallOutcome::PatchFailed("the pod keeps changing".to_owned())
+}
+
+/// The outcome for a pod that is only deleted.
+async fn end(client: &Client, namespace: &str, pod: &PodRef) -> CallOutcome {
+    delete(client, namespace, pod).await.map_or_else(|outcome| outcome, |_| CallOutcome::Done)
+}
+
+/// The version in which the pod is deleted and has not ended, if the server tells; otherwise what else became of it.
+async fn delete(client: &Client, namespace: &str, pod: &PodRef) -> Result<Option<String>, CallOutcome> {
     let path = Resource::PODS.object(namespace, &pod.name);
     let preconditions = Preconditions::uid(&pod.uid.to_string());
     let options = DeleteOptions { preconditions, ..DeleteOptions::default() };
     match bounded(requests::delete_and_read::<Deleted>(client, &path, &options)).await {
-        Ok(Deleted { status: DeletedStatus::OfPod { phase } }) if matches!(&*phase, "Succeeded" | "Failed") => {
-            CallOutcome::HadEnded
+        Ok(Deleted { status: DeletedStatus::OfPod { phase }, .. }) if matches!(&*phase, "Succeeded" | "Failed") => {
+            Err(CallOutcome::HadEnded)
         }
-        Ok(_) => CallOutcome::Done,
-        Err(error) if was_gone(client, namespace, pod, &error).await => CallOutcome::Gone,
-        Err(error) => refused(&error),
+        Ok(deleted) => Ok(deleted.metadata.resource_version),
+        Err(error) if was_gone(client, namespace, pod, &error).await => Err(CallOutcome::Gone),
+        Err(error) => Err(refused(&error)),
     }
 }
 
@@ -230,7 +268,15 @@ async fn delete(client: &Client, namespace: &str, pod: &PodRef) -> CallOutcome {
 #[derive(Deserialize)]
 struct Deleted {
     #[serde(default)]
+    metadata: DeletedMetadata,
+    #[serde(default)]
     status: DeletedStatus,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DeletedMetadata {
+    resource_version: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -264,6 +310,24 @@ async fn release_one(client: &Client, namespace: &str, pod: &PodRef) -> Option<(
     let path = Resource::PODS.object(namespace, &pod.name);
     match patch(client, &path, &patches::release(&pod.uid)).await {
         Err(error) if !was_gone(client, namespace, pod, &error).await => Some((pod.uid.clone(), text_of(&error))),
+        _ => None,
+    }
+}
+
+/// Why a live pod still has its finalizer, if it does. One that has ended has to count first (INV-1).
+async fn let_go_one(client: &Client, namespace: &str, pod: &PodRef) -> Option<(Uid, String)> {
+    let kept = |why: String| Some((pod.uid.clone(), why));
+    let version = match pod_named(client, namespace, &pod.name).await {
+        Ok(Some(found)) if found.uid == pod.uid && found.phase.is_terminal() => {
+            return kept("the pod has ended, which the cache does not show yet".to_owned());
+        }
+        Ok(Some(found)) if found.uid == pod.uid => found.resource_version,
+        Ok(_) => return None,
+        Err(error) => return kept(text_of(&error)),
+    };
+    let path = Resource::PODS.object(namespace, &pod.name);
+    match patch(client, &path, &patches::at_version(patches::release(&pod.uid), &version)).await {
+        Err(error) if !was_gone(client, namespace, pod, &error).await => kept(text_of(&error)),
         _ => None,
     }
 }

@@ -44,7 +44,9 @@ pub(super) async fn release(client: &Client, shared: &Shared, orphan: &Orphan) -
             // cache's word for it.
             Verdict::Ask(controller, _) if exists(client, &orphan.namespace, &controller).await? => return Ok(()),
             // If the pod is another one by now, the retry judges that.
-            Verdict::Release(version) | Verdict::Ask(_, version) => patches::release_orphan(&orphan.uid, &version),
+            Verdict::Release(version) | Verdict::Ask(_, version) => {
+                patches::at_version(patches::release(&orphan.uid), &version)
+            }
         }
     };
     tracing::debug!(namespace = orphan.namespace, pod = &*orphan.name, "release an orphan");

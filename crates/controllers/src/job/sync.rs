@@ -196,7 +196,8 @@ impl Syncer {
 
         let mut job = job.clone();
         // Pods that end soon after their creation would cost a write for the short time that they were active.
-        let can_wait = |status: &&JobStatus| record.release.is_empty() && only_live_pods_differ(&job, status);
+        let releases = !record.let_go.is_empty() || !record.release.is_empty();
+        let can_wait = |status: &&JobStatus| !releases && only_live_pods_differ(&job, status);
         let put_off = record.status.as_ref().filter(can_wait).is_some() && self.shared.defers(uid);
         if let Some(status) = record.status.as_ref().filter(|_| !put_off) {
             match self.write_status(uid, &job, status).await.map_err(SyncError::AddUncounted)? {
@@ -206,8 +207,11 @@ impl Syncer {
         }
         self.shared.metrics.count(&record.metrics);
         let wake_after = record.wake_after;
-        let outcome = self.pods.release(namespace_of(&job), &record.release).await;
-        self.shared.note_release(uid, &record.release, &outcome);
+        let mut outcome = self.pods.let_go(namespace_of(&job), &record.let_go).await;
+        self.shared.note_release(uid, &record.let_go, &outcome);
+        let released = self.pods.release(namespace_of(&job), &record.release).await;
+        self.shared.note_release(uid, &record.release, &released);
+        outcome.failed.extend(released.failed);
 
         let close = record.close(&outcome);
         if let Some(status) = &close.status {

@@ -9,12 +9,13 @@ use std::{
     time::Duration,
 };
 
+use batch_plan::job::{CallOutcome, PodAction, PodRef};
 use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::Instant};
 
-use super::{shared::Beginning, *};
+use super::{calls::PodCalls, shared::Beginning, *};
 use crate::{
     runtime::{
         Change, ControllerContext,
@@ -428,6 +429,68 @@ async fn a_pod_that_a_job_has_just_adopted_is_no_orphan() {
     shared.pod_changed(Change::Applied(serde_json::from_value(pod).unwrap()));
     orphans::release(&world.client, &shared, &orphan).await.unwrap();
     assert!(!is_tracked(&world.get(&Resource::PODS, NAMESPACE, "p").await.unwrap()));
+}
+
+/// A pod of a Job, made by hand.
+async fn tracked_pod(world: &World) -> (Value, PodRef) {
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "finalizers": [FINALIZER]},
+                     "spec": {"containers": [{"name": "main", "image": "busybox"}]}});
+    let pod = world.create(&Resource::PODS, NAMESPACE, pod).await;
+    let uid = Uid::new(pod["metadata"]["uid"].as_str().unwrap());
+    (pod, PodRef { name: "p".into(), uid })
+}
+
+/// INV-1: the cache shows a live pod of a Job that has succeeded without it. If it has ended by now it has to count.
+#[tokio::test]
+async fn a_pod_that_has_ended_unseen_is_not_let_go() {
+    let world = World::new().await;
+    let (pod, reference) = tracked_pod(&world).await;
+    let calls = PodCalls { client: world.client.clone(), at_once: 1 };
+    world.succeed(&pod).await;
+    let outcome = calls.let_go(NAMESPACE, std::slice::from_ref(&reference)).await;
+    assert!(outcome.failed.contains_key(&reference.uid), "{outcome:?}");
+    assert!(is_tracked(&world.get(&Resource::PODS, NAMESPACE, "p").await.unwrap()));
+
+    world.delete(&Resource::PODS, NAMESPACE, "p", "Background").await;
+    world.patch(&Resource::PODS, NAMESPACE, "p", json!({"metadata": {"finalizers": null}})).await;
+    let (_, reference) = tracked_pod(&world).await;
+    let outcome = calls.let_go(NAMESPACE, std::slice::from_ref(&reference)).await;
+    assert!(outcome.failed.is_empty(), "{outcome:?}");
+    assert!(!is_tracked(&world.get(&Resource::PODS, NAMESPACE, "p").await.unwrap()));
+}
+
+/// INV-1: a surplus pod changes between its deletion and its release. If it has ended it keeps its finalizer until the cache
+/// shows how; if not it goes.
+#[tokio::test]
+async fn a_surplus_pod_that_ends_before_its_release_keeps_its_finalizer() {
+    for (ends, expected) in [(true, CallOutcome::HadEnded), (false, CallOutcome::Done)] {
+        let world = World::new().await;
+        let (_, reference) = tracked_pod(&world).await;
+        let (server, deleted) = (world.client.clone(), Arc::new(AtomicUsize::new(0)));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (server, deleted) = (server.clone(), deleted.clone());
+            async move {
+                let is_delete = *request.method() == Method::DELETE;
+                // The first patch after the deletion is the release.
+                if is_pod_patch(&request) && deleted.swap(0, Ordering::SeqCst) == 1 {
+                    let path = Resource::PODS.subresource(NAMESPACE, "p", "status");
+                    let phase = if ends { "Succeeded" } else { "Running" };
+                    let status = json!({"status": {"phase": phase, "message": "on its way"}});
+                    requests::patch::<Value>(&server, &path, PatchType::Merge, &status).await?;
+                }
+                let response = server.send(request).await;
+                deleted.fetch_add(usize::from(is_delete), Ordering::SeqCst);
+                response
+            }
+        });
+        let calls = PodCalls { client: Client::new(service, NAMESPACE), at_once: 1 };
+        let outcomes = calls
+            .perform(&serde_json::from_value(job("a", json!({}))).unwrap(), &PodAction::Remove(vec![reference]))
+            .await;
+        assert_eq!(outcomes, [expected]);
+        let left = world.get(&Resource::PODS, NAMESPACE, "p").await;
+        assert_eq!(left.as_ref().is_some_and(is_tracked), ends, "{left:?}");
+    }
 }
 
 /// REG-A12: found at the start.

@@ -222,7 +222,9 @@ impl Judge<'_> {
         if disowned {
             return self.met("pod disowned");
         }
-        if before.is_surplus() {
+        let ended = before.ended();
+        // One that succeeds all the same counts.
+        if before.is_surplus() && ended != Some(Side::Succeeded) {
             return self.met("surplus pod removed");
         }
         if job.status.finished().is_some() {
@@ -232,9 +234,12 @@ impl Judge<'_> {
         let on_record = record.listed.is_some()
             || record.counted.is_some()
             || before.index().is_some_and(|index| job.is_indexed() && job.completed().contains(&index));
+        // When a Job fails, the pods that are left fail with it, and those that a rule ignores count as nothing.
+        let fails_with_it = ended.is_none() && job.status.holds("FailureTarget").is_some();
         let excluded = job.policy_action(before) == Some("Ignore")
+            || fails_with_it && job.rule_for(before) == Some("Ignore")
             || !job.is_valid_index(before.index())
-            || job.status.holds("SuccessCriteriaMet").is_some();
+            || ended.is_none() && job.status.holds("SuccessCriteriaMet").is_some();
         if !on_record && !excluded {
             let what = format!("released in phase {} before it was on record", before.status.phase);
             self.broken("INV-4", change.revision, name, what);

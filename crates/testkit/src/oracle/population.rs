@@ -70,13 +70,14 @@ impl Judge<'_> {
         let parallelism = believable.iter().map(|job| job.parallelism()).max().unwrap_or(0);
         let active = self.ledger.pods_of(uid).filter(|(_, pod)| pod.last.is_active()).count() as u64;
         let live = self.ledger.pods_of(uid).filter(|(_, pod)| pod.is_live()).count() as u64;
+        let only_failed = record.last.replaces_only_failed();
         let succeeded = self.succeeded(uid);
+        let succeeded = if only_failed { succeeded } else { succeeded - self.succeeded_unseen(change, uid) };
         let left = believable.iter().map(|job| match job.spec.completions {
             Some(completions) => completions.saturating_sub(succeeded),
             None => u64::MAX,
         });
         let wanted = parallelism.min(left.max().unwrap_or(u64::MAX));
-        let only_failed = record.last.replaces_only_failed();
         if self.tolerance.late_among_others {
             return;
         }
@@ -90,13 +91,29 @@ impl Judge<'_> {
         }
     }
 
+    /// Pods that were being deleted, and so could be replaced, and have succeeded all the same a moment ago: of that the
+    /// controller may not have been told.
+    fn succeeded_unseen(&self, change: &Change, uid: &str) -> u64 {
+        let unseen = |(_, pod): &(&String, &super::ledger::PodRecord)| {
+            pod.last.ended() == Some(Side::Succeeded)
+                && pod.last.is_tracked()
+                && pod.listed.is_none()
+                && pod.deleting_at.is_some_and(|at| pod.ended_at.is_some_and(|ended| at <= ended))
+                && is_recent(pod.ended_at, change.at, self.tolerance.window)
+                && pod.last.index().is_none_or(|index| !self.ledger.jobs[uid].last.completed().contains(&index))
+        };
+        self.ledger.pods_of(uid).filter(unseen).count() as u64
+    }
+
     /// How many pods, or indexes, of a Job have succeeded in truth.
     pub(super) fn succeeded(&self, uid: &str) -> u64 {
         let job = &self.ledger.jobs[uid].last;
         if job.is_indexed() {
             // What is not on record yet is still tracked; what a smaller size took off the record is to run again.
             let waits = |(_, pod): &(&String, &super::ledger::PodRecord)| {
-                pod.last.ended() == Some(Side::Succeeded) && pod.last.is_tracked()
+                // One that was deemed failed, because it was being deleted, stays so (INV-2).
+                let deemed_failed = pod.listed == Some(Side::Failed);
+                pod.last.ended() == Some(Side::Succeeded) && pod.last.is_tracked() && !deemed_failed
             };
             let mut done = job.completed();
             done.extend(self.ledger.pods_of(uid).filter(waits).filter_map(|(_, pod)| pod.last.index()));

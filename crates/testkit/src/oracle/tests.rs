@@ -216,6 +216,46 @@ fn inv_4_record_before_release() {
             ("job", START, "Pod", deleting(untracked("p", "Running"))),
         ],
     ));
+    // It counts if it succeeds before it is released, and so does a pod without which the Job has succeeded.
+    breaks(
+        "INV-4",
+        and(
+            begun(),
+            vec![
+                smaller(),
+                ("job", START, "Pod", surplus(deleting(pod("p", "Running")))),
+                ("world", START, "Pod", surplus(deleting(pod("p", "Succeeded")))),
+                ("job", START, "Pod", deleting(untracked("p", "Succeeded"))),
+            ],
+        ),
+    );
+    let decided =
+        |spec: Value, kind: &str| ("job", START, "Job", job(spec, json!({"conditions": [condition(kind, "Because")]})));
+    let released = |phase: &'static str| {
+        vec![
+            decided(json!({}), "SuccessCriteriaMet"),
+            ("world", START, "Pod", deleting(pod("p", phase))),
+            ("job", START, "Pod", deleting(untracked("p", phase))),
+        ]
+    };
+    let is_early = |steps: Steps| invariants(&judged(&and(begun(), steps))).contains(&"INV-4");
+    assert!(!is_early(released("Running")));
+    assert!(is_early(released("Succeeded")));
+    // When a Job fails, live pods fail with it, but for those that a rule ignores.
+    let ignoring = || {
+        let disrupted = json!([{"type": "DisruptionTarget", "status": "True"}]);
+        json!({"podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": disrupted}]}})
+    };
+    let disrupted = |pod: Value| with(pod, "/status/conditions", json!([condition("DisruptionTarget", "Evicted")]));
+    let failing = |change: &dyn Fn(Value) -> Value| {
+        vec![
+            ("world", START, "Pod", change(pod("p", "Running"))),
+            decided(ignoring(), "FailureTarget"),
+            ("job", START, "Pod", change(untracked("p", "Running"))),
+        ]
+    };
+    assert!(!is_early(failing(&disrupted)));
+    assert!(is_early(failing(&|pod| pod)));
     keeps(and(
         begun(),
         vec![
@@ -398,6 +438,10 @@ fn inv_17_never_above_the_wanted_number() {
     // A terminating pod may be replaced, unless the policy says otherwise.
     let deleted = || ("world", START, "Pod", deleting(pod("p", "Running")));
     keeps(and(begun(), vec![deleted(), ("job", START, "Pod", pod("r", "Pending"))]));
+    // One that succeeds although it is being deleted leaves less to do as soon as it can be known.
+    let late = || and(begun(), vec![deleted(), ("world", START, "Pod", deleting(pod("p", "Succeeded")))]);
+    keeps(and(late(), vec![("job", START + 1, "Pod", pod("r", "Pending"))]));
+    breaks("INV-17", and(late(), vec![("job", START + 600, "Pod", pod("r", "Pending"))]));
     let only_failed = ("world", START, "Job", job(json!({"podReplacementPolicy": "Failed"}), json!({})));
     breaks("INV-18", and(begun(), vec![only_failed, deleted(), ("job", START, "Pod", pod("r", "Pending"))]));
     let rest = judge(

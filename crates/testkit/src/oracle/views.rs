@@ -332,10 +332,15 @@ impl Job {
 
     /// What the failure policy says about a pod that has failed.
     pub(super) fn policy_action(&self, pod: &Pod) -> Option<&str> {
-        let policy = self.spec.pod_failure_policy.as_ref()?;
         if pod.ended() != Some(Side::Failed) {
             return None;
         }
+        self.rule_for(pod)
+    }
+
+    /// What the failure policy says of a pod as it is, whether it has ended or not.
+    pub(super) fn rule_for(&self, pod: &Pod) -> Option<&str> {
+        let policy = self.spec.pod_failure_policy.as_ref()?;
         policy.rules.iter().find(|rule| rule.matches(pod)).map(|rule| &*rule.action)
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::super::*;
 use super::world::{Change, Fault, Trouble, World, is_owned, is_terminal};
@@ -114,7 +114,8 @@ impl Controller {
             }
             self.wrote = at.clone();
         }
-        let outcome = self.release(world, &record.release)?;
+        let mut outcome = self.let_go(world, &record.let_go)?;
+        outcome.failed.extend(self.release(world, &record.release)?.failed);
         fine &= outcome.failed.is_empty();
         let close = record.close(&outcome);
         if let Some(status) = &close.status {
@@ -174,6 +175,20 @@ impl Controller {
             outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
         }
         Ok(())
+    }
+
+    /// Live pods only: one that has ended since has another version.
+    fn let_go(&mut self, world: &mut World, pods: &[PodRef]) -> Result<ReleaseOutcome, Crashed> {
+        let has_ended = |pod: &PodRef| {
+            world
+                .pods
+                .get(&*pod.name)
+                .is_some_and(|found| found["metadata"]["uid"] == json!(pod.uid) && is_terminal(found))
+        };
+        let (ended, live): (Vec<PodRef>, Vec<PodRef>) = pods.iter().cloned().partition(has_ended);
+        let mut outcome = self.release(world, &live)?;
+        outcome.failed.extend(ended.into_iter().map(|pod| (pod.uid, "it has ended".to_owned())));
+        Ok(outcome)
     }
 
     fn release(&mut self, world: &mut World, pods: &[PodRef]) -> Result<ReleaseOutcome, Crashed> {

@@ -109,13 +109,17 @@ pub(super) fn account(case: &Case, outcome: impl Fn(&str) -> CallOutcome) -> Str
     if let Some(wait) = record.wake_after {
         writeln!(out, "wake    {}s", wait.as_secs_f64()).unwrap();
     }
+    if !record.let_go.is_empty() {
+        writeln!(out, "let go  {}", names(&record.let_go)).unwrap();
+    }
     if !record.release.is_empty() {
         writeln!(out, "release {}", names(&record.release)).unwrap();
     }
-    let failed = record.release.iter().filter_map(|pod| match outcome(&format!("release {}", pod.name)) {
-        CallOutcome::Failed(error) => Some((pod.uid.clone(), error)),
-        _ => None,
-    });
+    let failed =
+        record.let_go.iter().chain(&record.release).filter_map(|pod| match outcome(&format!("release {}", pod.name)) {
+            CallOutcome::Failed(error) => Some((pod.uid.clone(), error)),
+            _ => None,
+        });
     let failed = ReleaseOutcome { failed: failed.collect() };
     let close = record.close(&failed);
     if let Some(second) = &close.status {

@@ -264,3 +264,24 @@ fn reg_c22_a_terminating_namespace_is_no_error() {
     let record = act.record(&outcomes);
     assert_eq!((record.events.len(), record.wake_after), (0, None));
 }
+
+/// INV-13, INV-21: a failed pod hands its count to its replacement (JC-1506). Where there can be none it is let go, because
+/// the namespace waits for it; and creation is not tried again.
+#[test]
+fn a_failed_pod_does_not_wait_for_a_replacement_in_a_terminating_namespace() {
+    let text = "job Indexed parallelism=2 completions=2 backoffLimitPerIndex=3 | pods 0F 1R";
+    let mut case = Case::new(text, Settings::default());
+    let Plan::Act(act) = plan(&case.snapshot()) else { panic!("the Job is not finished") };
+    let (action, outcomes) = (act.action.clone(), [CallOutcome::NamespaceTerminating]);
+    assert!(matches!(&action, PodAction::Create { pods, .. } if pods.len() == 1), "{action:?}");
+    let record = act.record(&outcomes);
+    assert_eq!((record.release.len(), record.wake_after), (0, Some(std::time::Duration::ZERO)));
+
+    case.tally.note_action(&action, &outcomes, now());
+    let Plan::Act(act) = plan(&case.snapshot()) else { panic!("the Job is not finished") };
+    assert_eq!(act.action, PodAction::None);
+    let record = act.record(&[]);
+    assert_eq!((record.release.len(), record.wake_after), (1, None));
+    let uncounted = record.status.and_then(|status| status.uncounted_terminated_pods).unwrap_or_default();
+    assert_eq!(uncounted.failed.unwrap_or_default().len(), 1);
+}

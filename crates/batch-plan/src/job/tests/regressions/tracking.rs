@@ -241,3 +241,17 @@ fn inv_1c_a_counted_pod_that_lost_its_owner_is_taken_back_uncounted() {
         assert!(is_owned(&world.pods[&name]), "it goes when the Job goes");
     }
 }
+
+/// INV-1: a Job has succeeded, and somebody has deleted a pod that is not done yet. It counts as nothing any more, but it may
+/// just be ending, and would have to count then; so it is let go as a live one, or not at all.
+#[test]
+fn a_pod_that_no_longer_counts_is_let_go_only_while_it_is_live() {
+    let text = "job parallelism=3 backoffLimit=1 replace=Failed | pods a:S b:R!";
+    let case = Case::new(text, Settings::default());
+    let Plan::Act(act) = plan(&case.snapshot()) else { panic!("the Job is not finished") };
+    let record = act.record(&[]);
+    let names = |pods: &[PodRef]| pods.iter().map(|pod| pod.name.to_string()).collect::<Vec<_>>();
+    assert_eq!((names(&record.let_go), names(&record.release)), (vec!["b".to_owned()], vec!["a".to_owned()]));
+    let ended = ReleaseOutcome { failed: [(record.let_go[0].uid.clone(), "it has ended".to_owned())].into() };
+    assert!(!record.close(&ended).finished);
+}

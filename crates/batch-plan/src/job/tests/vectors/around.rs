@@ -97,7 +97,7 @@ fn surplus_pods_that_a_crash_left_behind_are_removed_and_not_counted() {
         remove  a
         status  active=1 terminating=1"#]],
     );
-    check("job parallelism=2 completions=9 | pods a:R!+ b:R c:R", expect!["release a"]);
+    check("job parallelism=2 completions=9 | pods a:R!+ b:R c:R", expect!["let go  a"]);
     check("job parallelism=2 completions=9 backoffLimit=0 | pods a:F!+ b:R c:R", expect!["release a"]);
     check(
         "job parallelism=2 completions=9 | pods a:S!+ b:R c:R",

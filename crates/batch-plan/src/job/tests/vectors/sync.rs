@@ -208,7 +208,7 @@ fn v11_a_job_that_is_deleted_starts_nothing() {
         "job deleting parallelism=2 completions=5 | pods a:P b:R c:S",
         expect![[r#"
             status  uncounted.succeeded=[c]
-            release a b c
+            release c a b
             status  succeeded=1 uncounted.succeeded=[]"#]],
     );
     check("job deleting suspend parallelism=2 completions=5 | pods a:R b:R", expect!["release a b"]);

@@ -93,7 +93,7 @@ fn v10_7_a_job_that_is_deleted_releases_all_pods() {
         "job deleting parallelism=1 completions=9 | pods a:S b:F c:R",
         expect![[r#"
             status  uncounted.succeeded=[a] uncounted.failed=[b]
-            release c a b
+            release a b c
             status  succeeded=1 failed=1 uncounted.succeeded=[] uncounted.failed=[]"#]],
     );
 }
