@@ -68,9 +68,12 @@ struct Arguments {
     /// With --seed: tell of every call.
     #[arg(long, requires = "seed")]
     trace: bool,
-    /// Run one seed in so many twice and compare the bytes.
+    /// Run one seed in so many again and compare the bytes.
     #[arg(long, value_name = "N")]
     repeat_one_in: Option<u64>,
+    /// How often those are run in all.
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "repeat_one_in", value_parser = clap::value_parser!(u64).range(2..))]
+    times: u64,
     /// Do not look for a smaller scenario that fails.
     #[arg(long)]
     no_shrink: bool,
@@ -100,7 +103,7 @@ fn one(seed: u64, arguments: &Arguments) -> bool {
         outcome.simulated,
         begin.elapsed()
     );
-    let repeats = arguments.repeat_one_in.is_none() || repeats(&scenario, &outcome);
+    let repeats = arguments.repeat_one_in.is_none() || repeats(&scenario, &outcome, arguments.times);
     report(&scenario, &outcome, !arguments.no_shrink) && repeats
 }
 
@@ -160,7 +163,7 @@ fn many(arguments: &Arguments) -> bool {
     }
     let done = shared.done.load(Ordering::Relaxed);
     println!("measured: seeds simulated = {done}");
-    println!("measured: seeds simulated twice, same bytes = {}", shared.repeated.load(Ordering::Relaxed));
+    println!("measured: seeds simulated again, same bytes = {}", shared.repeated.load(Ordering::Relaxed));
     println!("measured: times real time, each thread = {speed:.0}");
     let missing: Vec<&str> = REQUIRED.iter().copied().filter(|what| shared.counters.get(what) == 0).collect();
     for what in REQUIRED {
@@ -199,7 +202,7 @@ fn work(shared: &Shared, arguments: &Arguments) {
         shared.revisions.fetch_add(outcome.revisions, Ordering::Relaxed);
         shared.counters.absorb(&outcome.counters);
         let is_repeated = arguments.repeat_one_in.is_some_and(|one_in| seed.is_multiple_of(one_in.max(1)));
-        let repeats = !is_repeated || repeats(&scenario, &outcome);
+        let repeats = !is_repeated || repeats(&scenario, &outcome, arguments.times);
         shared.repeated.fetch_add(u64::from(is_repeated), Ordering::Relaxed);
         // The first failure is shrunk; the others are only told, since they are often the same.
         let is_first = shared.sound.load(Ordering::Relaxed);
@@ -210,16 +213,18 @@ fn work(shared: &Shared, arguments: &Arguments) {
     }
 }
 
-fn repeats(scenario: &Scenario, first: &Outcome) -> bool {
-    let second = run(scenario, false);
-    let same = (first.digest, first.revisions) == (second.digest, second.revisions);
-    if !same {
-        println!(
-            "seed {}: the same seed gave {:016x} ({} revisions), then {:016x} ({} revisions)",
-            scenario.seed, first.digest, first.revisions, second.digest, second.revisions
-        );
-    }
-    same
+fn repeats(scenario: &Scenario, first: &Outcome, times: u64) -> bool {
+    (1..times).all(|_| {
+        let again = run(scenario, false);
+        let same = (first.digest, first.revisions) == (again.digest, again.revisions);
+        if !same {
+            println!(
+                "seed {}: the same seed gave {:016x} ({} revisions), then {:016x} ({} revisions)",
+                scenario.seed, first.digest, first.revisions, again.digest, again.revisions
+            );
+        }
+        same
+    })
 }
 
 /// Tells what is wrong, if anything is.
