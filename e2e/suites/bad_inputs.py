@@ -9,6 +9,7 @@ without rights (BI-20) in `kubectl_tour`; what controllers make of figures at th
 import contextlib
 import copy
 import json
+import ssl
 import struct
 import time
 
@@ -150,11 +151,24 @@ def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
     return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
 
-def request_headers(authority: bytes) -> bytes:
-    """`GET https://authority/version`, by indexes of the static table where it has them."""
+def integer(value: int, prefix: int, flags: int = 0) -> bytes:
+    """A number as HPACK writes it after so many bits of prefix (RFC 7541, section 5.1)."""
+    limit = (1 << prefix) - 1
+    if value < limit:
+        return bytes([flags | value])
+    rest, digits = value - limit, [flags | limit]
+    while rest >= 128:
+        digits.append(rest % 128 + 128)
+        rest //= 128
+    return bytes([*digits, rest])
+
+
+def request_headers(authority: bytes, path: bytes = b"/version", token: str = "") -> bytes:
+    """`GET https://authority/path`, by indexes of the static table, where all of these names are."""
     def literal(index: int, value: bytes) -> bytes:
-        return bytes([index, len(value)]) + value
-    return bytes([0x82, 0x87]) + literal(0x04, b"/version") + literal(0x01, authority)
+        return integer(index, 4) + integer(len(value), 7) + value
+    bearer = literal(23, b"Bearer " + token.encode()) if token else b""
+    return bytes([0x82, 0x87]) + literal(4, path) + literal(1, authority) + bearer
 
 
 def is_cut_off(wire: Wire, flood) -> bool:
@@ -519,6 +533,48 @@ def a_watch_that_is_never_read_harms_nobody(kit: Kit):
         raise AssertionError(f"BI-85: others wait {spent:.1f} s")
     for connection in silent:
         connection.close()
+
+
+def frames(connection: ssl.SSLSocket):
+    """The frames that the server sends: kind, flags and payload."""
+    buffer = b""
+    while True:
+        while len(buffer) >= 9 and len(buffer) >= 9 + (length := int.from_bytes(buffer[:3], "big")):
+            yield buffer[3], buffer[4], buffer[9:9 + length]
+            buffer = buffer[9 + length:]
+        if not (more := connection.recv(1 << 16)):
+            return
+        buffer += more
+
+
+@case
+def ten_thousand_watches_of_one_client_are_bounded(kit: Kit):
+    """BI-85: what is over the limit of a connection is refused, and others are served."""
+    wire, at = Wire(kit), paths(kit)
+    headers = request_headers(wire.host.encode(), f"{at['configmaps']}?watch=1".encode(), kit.cluster.token)
+    connections, allowed, asked = 10, 1000, 1100
+    with contextlib.ExitStack() as open_ones:
+        for _ in range(connections):
+            connection = open_ones.enter_context(wire.socket("h2"))
+            connection.settimeout(4 * PATIENCE_SECS)
+            connection.sendall(PREFACE + frame(SETTINGS, 0, 0))
+            # The server's limit comes first; a client that does not care for it goes on all the same.
+            for number in range(asked):
+                connection.sendall(frame(HEADERS, END_STREAM | END_HEADERS, 2 * number + 1, headers))
+            answered = refused = 0
+            for kind, flags, payload in frames(connection):
+                # `:status: 200` of the static table, and more to come.
+                answered += kind == HEADERS and payload[0] == 0x88 and not flags & END_STREAM
+                refused += kind == RST_STREAM
+                if answered + refused == asked:
+                    break
+            if (answered, refused) != (allowed, asked - allowed):
+                raise AssertionError(f"BI-85: of {asked} watches {answered} are answered and {refused} refused")
+        begin = time.monotonic()
+        expect("BI-85", wire.ask("POST", at["configmaps"], config_map("seen", text="x")), 201)
+        same(wire.ask("GET", f"{at['configmaps']}/seen").code, 200)
+        if (spent := time.monotonic() - begin) > 5.0:
+            raise AssertionError(f"BI-85: others wait {spent:.1f} s while {connections * allowed} watches are open")
 
 
 @case
