@@ -21,6 +21,8 @@ use crate::{
 pub(crate) enum Fault {
     /// The call never arrives.
     RequestLost,
+    /// The call is carried out; then this happens, and the answer never comes.
+    AnswerLost(Arc<dyn Fn() + Send + Sync>),
     /// The server says no.
     Refused(u16, &'static str),
     /// Somebody is quicker.
@@ -37,6 +39,8 @@ struct State {
     calls: Vec<Call>,
     /// The fault comes at the first call that this is true of.
     fault: Option<(Where, Fault)>,
+    /// Watches of what has this in its path show nothing.
+    blind: Option<&'static str>,
 }
 
 type Where = Box<dyn Fn(&Call) -> bool + Send>;
@@ -61,7 +65,13 @@ impl Faults {
     }
 
     fn new(fault: Option<(Where, Fault)>) -> Self {
-        Self { state: Arc::new(Mutex::new(State { calls: Vec::new(), fault })) }
+        Self { state: Arc::new(Mutex::new(State { calls: Vec::new(), fault, blind: None })) }
+    }
+
+    /// Besides, watches of what has this in its path never show anything.
+    pub(crate) fn with_blind_watch(self, part_of_path: &'static str) -> Self {
+        self.state.lock().blind = Some(part_of_path);
+        self
     }
 
     /// Every call so far.
@@ -91,6 +101,9 @@ impl Faults {
     }
 
     async fn send(&self, client: &Client, request: Request<Body>) -> Result<Response<Body>, Error> {
+        if self.is_blind(&request) {
+            return std::future::pending().await;
+        }
         if !is_counted(&request) {
             return client.send(request).await;
         }
@@ -98,12 +111,22 @@ impl Faults {
         match fault {
             None => self.forward(client, request, number).await,
             Some(Fault::RequestLost) => Err(lost()),
+            Some(Fault::AnswerLost(then)) => {
+                self.forward(client, request, number).await?;
+                then();
+                Err(lost())
+            }
             Some(Fault::Refused(code, message)) => Ok(refusal(code, message)),
             Some(Fault::Interference(interfere)) => {
                 interfere(client.clone()).await;
                 self.forward(client, request, number).await
             }
         }
+    }
+
+    fn is_blind(&self, request: &Request<Body>) -> bool {
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+        is_watch && self.state.lock().blind.is_some_and(|part| request.uri().path().contains(part))
     }
 
     fn note(&self, request: &Request<Body>) -> (usize, Option<Fault>) {

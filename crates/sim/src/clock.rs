@@ -37,6 +37,12 @@ impl Clock {
         self.began.saturating_add(passed + ahead).unwrap_or(self.began)
     }
 
+    /// Whether nobody else has this clock any more.
+    #[cfg(test)]
+    pub(crate) fn is_last(&self) -> bool {
+        Arc::strong_count(&self.ahead_millis) == 1
+    }
+
     /// Sets the clock forward, or back.
     pub fn jump(&self, millis: i64) {
         self.ahead_millis.fetch_add(millis, Ordering::Relaxed);

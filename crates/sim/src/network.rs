@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -92,6 +92,8 @@ struct Shared {
     trace: bool,
     clock: Clock,
     notes: Mutex<Notes>,
+    /// Calls that are late and still on their way.
+    late: AtomicUsize,
 }
 
 /// Who did what, for the judge.
@@ -119,7 +121,19 @@ impl Network {
     /// `clock` must be one that nobody sets.
     pub(crate) fn new(weather: Weather, random: Random, clock: Clock, counters: Counters, trace: bool) -> Self {
         let (weather, random, notes) = (Mutex::new(weather), Mutex::new(random), Mutex::default());
-        Self { shared: Arc::new(Shared { callee: Mutex::new(None), weather, random, counters, trace, clock, notes }) }
+        let (callee, late) = (Mutex::new(None), AtomicUsize::new(0));
+        Self { shared: Arc::new(Shared { callee, weather, random, counters, trace, clock, notes, late }) }
+    }
+
+    /// Whether nobody else has this network any more.
+    #[cfg(test)]
+    pub(crate) fn is_last(&self) -> bool {
+        Arc::strong_count(&self.shared) == 1
+    }
+
+    /// Whether calls that are late are still to arrive.
+    pub(crate) fn has_late_calls(&self) -> bool {
+        self.shared.late.load(Ordering::Relaxed) > 0
     }
 
     /// Everything that was noted so far.
@@ -180,10 +194,12 @@ impl Network {
             }
             Fate::Late(delay) => {
                 let (network, life) = (self.clone(), life.clone());
+                self.shared.late.fetch_add(1, Ordering::Relaxed);
                 tokio::spawn(async move {
                     pause(delay).await;
                     // What was on its way arrives, even if its sender is dead by now.
                     let _ = network.deliver(Sender { name, life, is_late: true }, request, Duration::ZERO).await;
+                    network.shared.late.fetch_sub(1, Ordering::Relaxed);
                 });
                 pause(there).await;
                 Err("the call timed out".into())

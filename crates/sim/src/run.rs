@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
 use crate::counters::Counters;
@@ -41,11 +42,7 @@ pub enum Verdict {
 
 /// Runs a scenario on this thread. `trace` tells of every call on stderr.
 pub fn run(scenario: &Scenario, trace: bool) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .start_paused(true)
-        .build()
-        .expect("a runtime without IO needs nothing that can fail");
+    let runtime = paused_runtime();
     let counters = Counters::default();
     let played = catch_unwind(AssertUnwindSafe(|| runtime.block_on(play(scenario, &counters, trace))));
     START.set(None);
@@ -55,6 +52,14 @@ pub fn run(scenario: &Scenario, trace: bool) -> Outcome {
         let broken = vec![format!("panic: {}", what.unwrap_or_default())];
         Outcome { verdict: Verdict::Broken(broken), simulated: Duration::ZERO, digest: 0, revisions: 0, counters }
     })
+}
+
+fn paused_runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime without IO needs nothing that can fail")
 }
 
 async fn play(scenario: &Scenario, counters: &Counters, trace: bool) -> Outcome {
@@ -81,5 +86,29 @@ async fn play(scenario: &Scenario, counters: &Counters, trace: bool) -> Outcome 
         digest: world.disk().digest(),
         revisions: history.last().map_or(0, |change| change.revision),
         counters: counters.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Servers and controllers have the clock, clients and stores whose syncs take time the network: whatever is left of
+    /// them has one of the two.
+    #[test]
+    fn nothing_of_a_run_stays_in_memory() {
+        for slow_syncs in [false, true] {
+            let mut scenarios = (1..).map(Scenario::of);
+            let scenario = scenarios.find(|one| (one.weather.sync_millis_max > 0) == slow_syncs);
+            let scenario = scenario.expect("there are seeds of either kind");
+            let runtime = paused_runtime();
+            let (clock, network) = runtime.block_on(async {
+                let mut world = World::new(&scenario, Counters::default(), false);
+                world.trouble(&scenario).await;
+                world.held_by_all()
+            });
+            drop(runtime);
+            assert!(clock.is_last() && network.is_last(), "something of seed {} is left", scenario.seed);
+        }
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Cache {
     cron_jobs: HashMap<Uid, Arc<CronJobView>>,
     /// CronJobs that this process has asked the server for.
     confirmed: HashSet<Uid>,
+    /// The Job whose creation a CronJob has not been told the outcome of, by name.
+    in_flight: HashMap<Uid, Box<str>>,
     /// Jobs by the CronJob that controls them.
     jobs: HashMap<Uid, HashMap<Uid, Known>>,
     /// The CronJob of each Job.
@@ -81,6 +83,25 @@ impl Cache {
     pub(super) fn forget_cron_job(&mut self, uid: &Uid) {
         self.cron_jobs.remove(uid);
         self.confirmed.remove(uid);
+        self.in_flight.remove(uid);
+    }
+
+    /// A Job is about to be created. Until the server has told what became of it, it may exist without the watch showing
+    /// it, and the next decision must not be made without asking (INV-36).
+    pub(super) fn note_creation(&mut self, cron_job: &Uid, name: &str) {
+        if self.cron_jobs.contains_key(cron_job) {
+            self.in_flight.insert(cron_job.clone(), name.into());
+        }
+    }
+
+    /// The server has told.
+    pub(super) fn settle_creation(&mut self, cron_job: &Uid) {
+        self.in_flight.remove(cron_job);
+    }
+
+    /// The name of the Job that may have been created.
+    pub(super) fn unsettled_creation(&self, cron_job: &Uid) -> Option<Box<str>> {
+        self.in_flight.get(cron_job).cloned()
     }
 
     /// The server itself has shown the CronJob.
@@ -146,7 +167,8 @@ impl Cache {
     /// Nothing is known of anybody.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.cron_jobs.is_empty() && self.confirmed.is_empty() && self.jobs.is_empty() && self.owners.is_empty()
+        let jobs = self.jobs.is_empty() && self.owners.is_empty() && self.in_flight.is_empty();
+        self.cron_jobs.is_empty() && self.confirmed.is_empty() && jobs
     }
 }
 
@@ -218,6 +240,22 @@ mod tests {
         assert!(matches!(cache.note_cron_job(cron_job("6")), News::Nothing));
         assert!(matches!(cache.note_cron_job(cron_job("10")), News::Updated { .. }));
         assert!(matches!(cache.note_cron_job(cron_job("x")), News::Updated { .. }));
+    }
+
+    #[test]
+    fn a_creation_is_remembered_until_it_is_settled_or_its_cronjob_gone() {
+        let a = Uid::new("a");
+        let mut cache = Cache::default();
+        cache.note_creation(&a, "j");
+        assert_eq!(cache.unsettled_creation(&a), None, "of a CronJob that is gone");
+        cache.note_cron_job(cron_job("1"));
+        cache.note_creation(&a, "j");
+        assert_eq!(cache.unsettled_creation(&a).as_deref(), Some("j"));
+        cache.settle_creation(&a);
+        assert_eq!(cache.unsettled_creation(&a), None);
+        cache.note_creation(&a, "j");
+        cache.forget_cron_job(&a);
+        assert!(cache.is_empty());
     }
 
     #[test]

@@ -83,6 +83,7 @@ pub(super) enum SyncError {
 impl Syncer {
     pub(super) async fn sync(&self, uid: &Uid) -> Result<(), SyncError> {
         let starting = Starting::new(&self.starting);
+        self.ask_for_created(uid).await?;
         let (cron_job, jobs) = {
             let seen = self.mirror.jobs_seen.resource_version();
             let mut cache = self.mirror.cache.lock();
@@ -139,6 +140,24 @@ impl Syncer {
         Snapshot { cron_job, jobs, now, local_zone: &self.mirror.local_zone }
     }
 
+    /// A creation whose answer was lost may have made a Job, and the watch may not show it before the next one is due,
+    /// which would then be started beside it (INV-36). So it is asked for before anything is decided.
+    async fn ask_for_created(&self, uid: &Uid) -> Result<(), SyncError> {
+        let unsettled = {
+            let cache = self.mirror.cache.lock();
+            cache.cron_job(uid).zip(cache.unsettled_creation(uid))
+        };
+        let Some((cron_job, name)) = unsettled else { return Ok(()) };
+        let found = self.job(&cron_job.namespace, &name).await;
+        let found = found.map_err(|error| SyncError::ReadJob(name, error))?;
+        let mut cache = self.mirror.cache.lock();
+        cache.settle_creation(uid);
+        if let Some(job) = found.filter(|job| job.owner.as_ref() == Some(uid)) {
+            cache.note_job(job, Origin::Answer);
+        }
+        Ok(())
+    }
+
     /// Asks the server where the caches contradict each other. `None` if there is no such CronJob any more.
     async fn ask(
         &self,
@@ -166,7 +185,9 @@ impl Syncer {
         for entry in asked.jobs {
             let exists = self.job(&entry.namespace, &entry.name).await;
             let exists = exists.map_err(|error| SyncError::ReadJob(entry.name.clone(), error))?;
-            if exists.is_none_or(|job| job.uid != entry.uid) {
+            // Upstream lists one that was given away for as long as it exists (INV-38).
+            let is_ours = |job: JobView| job.uid == entry.uid && job.owner.as_ref() == Some(&cron_job.uid);
+            if !exists.is_some_and(is_ours) {
                 gone.insert(entry.uid);
             }
         }
@@ -218,26 +239,29 @@ impl Syncer {
     async fn tidy(&self, cron_job: &CronJobView, jobs: &[Arc<JobView>]) -> Result<(), SyncError> {
         let mut outcome = Ok(());
         for job in jobs {
-            if let Err(error) = self.delete(cron_job, &job.name, &job.uid).await {
+            if let Err(error) = self.delete(cron_job, job).await {
                 outcome = Err(SyncError::Delete(job.name.clone(), error));
             }
         }
         outcome
     }
 
-    /// Upstream deletes by name alone; the uid makes sure that it is the Job that was judged.
-    async fn delete(&self, cron_job: &CronJobView, name: &str, uid: &Uid) -> Result<(), Error> {
-        let options = DeleteOptions {
-            preconditions: Preconditions::uid(&uid.to_string()),
-            propagation_policy: Some("Background"),
-            ..DeleteOptions::default()
-        };
+    /// Upstream deletes by name alone; the uid makes sure that it is the Job that was judged, and the version that it is
+    /// still the CronJob's (INV-39): with `Orphan` its Jobs are let go while it is still there.
+    async fn delete(&self, cron_job: &CronJobView, job: &JobView) -> Result<(), Error> {
+        let (name, uid) = (&*job.name, &job.uid);
+        let preconditions =
+            Preconditions { uid: Some(uid.to_string()), resource_version: Some(job.resource_version.to_string()) };
+        let options =
+            DeleteOptions { preconditions, propagation_policy: Some("Background"), ..DeleteOptions::default() };
         match requests::delete(&self.client, &Resource::JOBS.object(&cron_job.namespace, name), &options).await {
             Ok(()) => self.tell(cron_job, &[Event::deleted(name)]),
             // Gone, or another Job has the name: there is nothing left to delete.
             Err(error) if requests::is_other_uid(&error) => {}
             // What counts as gone is forgotten, so it is worth asking once more.
             Err(error) if requests::is_not_found(&error) && self.is_gone(cron_job, name, uid).await => {}
+            // It has changed: it is judged anew, and nobody needs to be told.
+            Err(error) if requests::is_conflict(&error) => return Err(error),
             Err(error) => {
                 self.tell(cron_job, &[Event::delete_failed(&text_of(&error))]);
                 return Err(error);
@@ -257,6 +281,7 @@ impl Syncer {
             self.replace(cron_job, entry, draft).await?;
         }
         let path = Resource::JOBS.collection(Some(&cron_job.namespace));
+        self.mirror.cache.lock().note_creation(&cron_job.uid, &start.name);
         match requests::create::<JobView>(&self.client, &path, &start.object).await {
             Ok(job) => {
                 if let Some(created) = job.created {
@@ -265,11 +290,16 @@ impl Syncer {
                 tracing::info!(namespace = &*cron_job.namespace, job = start.name, "started by its schedule");
                 self.tell(cron_job, &[Event::created(&start.name)]);
                 start.created(draft, job.reference());
-                self.mirror.cache.lock().note_job(job, Origin::Answer);
+                let mut cache = self.mirror.cache.lock();
+                cache.settle_creation(&cron_job.uid);
+                cache.note_job(job, Origin::Answer);
                 Ok(())
             }
             Err(error) if requests::is_already_exists(&error) => self.exists(cron_job, start, draft).await,
             Err(error) => {
+                if requests::is_refusal(&error) {
+                    self.mirror.cache.lock().settle_creation(&cron_job.uid);
+                }
                 // In a namespace that goes away nothing can be created, and nobody is left to be told.
                 if !requests::is_namespace_terminating(&error) {
                     self.tell(cron_job, &[Event::create_failed(&text_of(&error))]);
@@ -282,8 +312,8 @@ impl Syncer {
     /// CJ-26.
     async fn replace(&self, cron_job: &CronJobView, entry: &ActiveJob, draft: &mut Draft) -> Result<(), SyncError> {
         match self.job(&cron_job.namespace, &entry.name).await {
-            Ok(Some(job)) if job.uid == entry.uid => {
-                let deleted = self.delete(cron_job, &entry.name, &entry.uid).await;
+            Ok(Some(job)) if job.uid == entry.uid && job.owner.as_ref() == Some(&cron_job.uid) => {
+                let deleted = self.delete(cron_job, &job).await;
                 deleted.map_err(|error| SyncError::Replace(entry.name.clone(), error))?;
             }
             Ok(_) => draft.tell(Event::missing(&entry.name)),
@@ -300,6 +330,7 @@ impl Syncer {
     async fn exists(&self, cron_job: &CronJobView, start: &Start, draft: &mut Draft) -> Result<(), SyncError> {
         let found = self.job(&cron_job.namespace, &start.name).await;
         let found = found.map_err(|error| SyncError::ReadJob(start.name.as_str().into(), error))?;
+        self.mirror.cache.lock().settle_creation(&cron_job.uid);
         if let Some(job) = found {
             match start.exists(draft, &job, &cron_job.uid) {
                 Existing::Ours => {

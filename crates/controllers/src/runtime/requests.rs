@@ -179,6 +179,12 @@ pub fn is_conflict(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.code == 409 && status.reason != "AlreadyExists")
 }
 
+/// The server has looked at the request and not carried it out. After anything else, a server error or no answer at all,
+/// it may have been.
+pub fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::Api(status) if (400..500).contains(&status.code) && status.code != 408)
+}
+
 /// The object is another one than was meant: it has been made anew under its name. Other conflicts pass, and what was
 /// asked for has to be asked for again.
 pub fn is_other_uid(error: &Error) -> bool {

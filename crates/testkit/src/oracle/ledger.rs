@@ -54,6 +54,8 @@ pub(super) struct JobRecord {
     pub(super) earlier: Vec<(Arc<Job>, Option<Timestamp>)>,
     /// Since when it is being deleted or gone.
     pub(super) leaving_at: Option<Timestamp>,
+    /// The CronJob that it belonged to last and does not any more, and since when.
+    pub(super) let_go: Option<(String, Option<Timestamp>)>,
     pub(super) suspended_at: Option<Timestamp>,
     pub(super) resumed_at: Option<Timestamp>,
     pub(super) interim_revision: Option<u64>,
@@ -103,6 +105,9 @@ impl Ledger {
                 *at = change.at;
             }
             record.earlier.push((record.last.clone(), change.at));
+        }
+        if let Some(owner) = record.last.cron_job().filter(|owner| state.cron_job() != Some(owner)) {
+            record.let_go = Some((owner.to_owned(), change.at));
         }
         record.gone = step.after.is_none();
         record.last = state.clone();
@@ -180,6 +185,7 @@ impl JobRecord {
             gone: false,
             earlier: Vec::new(),
             leaving_at: None,
+            let_go: None,
             suspended_at: None,
             resumed_at: None,
             interim_revision: None,
@@ -187,6 +193,12 @@ impl JobRecord {
             completions_max: 0,
             succeeded_indexes: BTreeSet::new(),
         }
+    }
+
+    /// Whether a controller may believe that a CronJob still owns it.
+    pub(super) fn was_of(&self, cron_job: &str, now: Option<Timestamp>, window: Duration) -> bool {
+        let let_go = self.let_go.as_ref();
+        let_go.is_some_and(|(owner, since)| owner == cron_job && is_recent(*since, now, window))
     }
 
     /// The states of its spec that a controller may believe to be the present one.

@@ -94,17 +94,17 @@ impl Judge<'_> {
                 self.broken("INV-38", change.revision, &name, "lastSuccessfulTime is no successful Job's");
             }
         }
-        let listed = |uid: &str| new.active.iter().any(|active| active.uid == uid);
-        for job in self.ledger.jobs.iter().filter(|(uid, _)| listed(uid)).map(|(_, job)| job).collect::<Vec<_>>() {
-            if job.last.cron_job() != Some(&after.metadata.uid) {
-                let what = format!("lists {} as active, which is not its own", job.name);
-                self.findings.violations.push(super::Violation {
-                    invariant: "INV-38",
-                    revision: change.revision,
-                    object: name.clone(),
-                    what,
-                });
-            }
+        // Whoever leaves the status alone, as a user who edits the spec, says nothing about it.
+        if new == old {
+            return;
+        }
+        let (uid, window) = (&*after.metadata.uid, self.tolerance.window);
+        let listed = new.active.iter().filter_map(|active| self.ledger.jobs.get(&active.uid));
+        let foreign = listed.filter(|job| job.last.cron_job() != Some(uid) && !job.was_of(uid, change.at, window));
+        let foreign: Vec<String> = foreign.map(|job| job.name.clone()).collect();
+        for job in foreign {
+            let what = format!("lists {job} as active, which is not its own");
+            self.broken("INV-38", change.revision, &name, what);
         }
     }
 

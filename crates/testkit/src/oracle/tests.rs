@@ -594,6 +594,41 @@ fn inv_38_cron_job_status_is_truthful() {
     assert_eq!(invariants(&judge(&History::of(&rest), Tolerance::default())), ["INV-38"]);
 }
 
+/// With `Orphan` the Jobs of a CronJob are let go before it is gone.
+#[test]
+fn inv_38_a_job_may_be_listed_by_a_cronjob_that_does_not_know_that_it_lost_it() {
+    let status = |last: i64| json!({"lastScheduleTime": at(last), "active": [{"uid": "x"}]});
+    let let_go = |name: &'static str| with(started(name, 0), "/metadata/ownerReferences", json!([]));
+    let begun = vec![
+        ("world", START, "CronJob", cron_job("Allow", json!({}))),
+        ("cronjob", START, "Job", started("x", 0)),
+        ("cronjob", START, "CronJob", cron_job("Allow", status(0))),
+        ("gc", START, "Job", let_go("x")),
+    ];
+    let edited = with(cron_job("Allow", status(0)), "/spec/concurrencyPolicy", json!("Forbid"));
+    keeps(and(begun.clone(), vec![("world", START + 100, "CronJob", edited)]));
+    let listed_again = |seconds| ("cronjob", START + seconds, "CronJob", cron_job("Allow", status(60)));
+    keeps(and(begun.clone(), vec![listed_again(1)]));
+    breaks("INV-38", and(begun, vec![listed_again(100)]));
+    let never_its_own = vec![
+        ("world", START, "CronJob", cron_job("Allow", json!({}))),
+        ("world", START, "Job", let_go("x")),
+        ("cronjob", START, "CronJob", cron_job("Allow", status(0))),
+    ];
+    breaks("INV-38", never_its_own);
+}
+
+/// However lately it was let go: the version that a deletion is bound to tells.
+#[test]
+fn inv_39_a_job_that_was_let_go_is_not_deleted() {
+    let begun =
+        vec![("world", START, "CronJob", cron_job("Replace", json!({}))), ("cronjob", START, "Job", started("x", 0))];
+    let deleted = vec![("cronjob", START, "Job x", Value::Null)];
+    let let_go = vec![("gc", START, "Job", with(started("x", 0), "/metadata/ownerReferences", json!([])))];
+    keeps(and(begun.clone(), deleted.clone()));
+    breaks("INV-39", and(and(begun, let_go), deleted));
+}
+
 #[test]
 fn inv_40_and_41_collectors() {
     breaks("INV-40", and(begun(), vec![("gc", START, "Pod p", Value::Null)]));

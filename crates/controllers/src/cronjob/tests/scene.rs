@@ -25,7 +25,11 @@ pub(super) struct Scene {
 impl Scene {
     /// A controller half a minute before ten o'clock.
     pub(super) async fn new(faults: Faults) -> Self {
-        let clock = Clock::default();
+        Self::by(Clock::default(), faults).await
+    }
+
+    /// The same, by a clock that others have as well.
+    pub(super) async fn by(clock: Clock, faults: Faults) -> Self {
         clock.set("2016-05-19T09:59:30Z");
         let mut world = World::at(&clock).await;
         let options = Options { workers: 4, clock_check: Duration::from_millis(5), ..Options::default() };
@@ -47,7 +51,7 @@ impl Scene {
 
     /// Sets the clock to a moment after a full hour.
     pub(super) fn strike(&self, hour: u8) {
-        self.clock.set(&format!("2016-05-19T{hour}:00:00.5Z"));
+        strike(&self.clock, hour);
     }
 
     /// Waits until the status says that the hour was served, and lists so many Jobs as active.
@@ -98,6 +102,11 @@ impl Scene {
         }
         panic!("{:?} never became {names:?}; calls: {:#?}", self.job_names().await, self.faults.calls());
     }
+}
+
+/// Sets a clock to a moment after a full hour.
+pub(super) fn strike(clock: &Clock, hour: u8) {
+    clock.set(&format!("2016-05-19T{hour}:00:00.5Z"));
 }
 
 /// The name of the Job of a full hour.

@@ -1,13 +1,20 @@
 //! What is started when, and what is told about it.
 
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::scene::{CRON_JOBS, JOBS, Scene, active_names, job_at};
+use super::scene::{CRON_JOBS, JOBS, Scene, active_names, job_at, strike};
 use crate::{
     faults::{Fault, Faults},
-    runtime::{Resource, metrics::Exposition},
-    testing::pod,
+    runtime::{
+        Resource,
+        metrics::Exposition,
+        requests::{self, Ignored, PatchType},
+    },
+    testing::{Clock, pod},
 };
 
 #[tokio::test]
@@ -213,4 +220,58 @@ async fn a_job_that_ends_during_a_crash_is_not_started_again() {
     scene.wait_served(10, 0).await;
     let created = faults.calls().into_iter().filter(|call| call.method == Method::POST && call.code == 201);
     assert_eq!(created.count(), 1);
+}
+
+/// INV-36: the answer to a creation is lost, the watch does not show the Job, and meanwhile the next time has come.
+#[tokio::test]
+async fn a_job_of_which_nobody_was_told_is_asked_for_before_another_is_started() {
+    let clock = Clock::default();
+    let later = clock.clone();
+    let lost = Fault::AnswerLost(Arc::new(move || strike(&later, 11)));
+    let faults = Faults::at_first(Method::POST, "/jobs", lost).with_blind_watch("/jobs");
+    let scene = Scene::by(clock, faults).await;
+    scene.hourly(json!({"concurrencyPolicy": "Forbid"})).await;
+    scene.strike(10);
+    let served = scene.wait_served(10, 1).await;
+    assert_eq!(active_names(&served), [job_at(10)]);
+    scene.world.wait_event("JobAlreadyActive").await;
+    assert_eq!(scene.job_names().await, [job_at(10)]);
+}
+
+/// INV-39: the CronJob goes, its Jobs stay, and one of them is let go just before it would be deleted as history.
+#[tokio::test]
+async fn a_job_that_is_not_the_cronjobs_any_more_is_not_its_history() {
+    let let_go = Fault::Interference(Arc::new(|client| {
+        async move {
+            let path = JOBS.object("default", &job_at(10));
+            let patch = json!({"metadata": {"ownerReferences": null}});
+            requests::patch::<Ignored>(&client, &path, PatchType::Merge, &patch).await.unwrap();
+        }
+        .boxed()
+    }));
+    let scene = Scene::new(Faults::at_first(Method::DELETE, "/jobs", let_go)).await;
+    scene.hourly(json!({"successfulJobsHistoryLimit": 0})).await;
+    scene.strike(10);
+    scene.wait_served(10, 1).await;
+    scene.finish(&job_at(10), "Complete").await;
+    scene.faults.wait_answer(Method::DELETE, 409).await;
+    scene.strike(11);
+    scene.wait_served(11, 1).await;
+    assert_eq!(scene.job_names().await, [job_at(10), job_at(11)]);
+    let events = scene.world.list(&Resource::EVENTS).await;
+    assert!(!events.iter().any(|event| event["reason"] == "FailedDelete"), "{events:#?}");
+}
+
+/// INV-38: upstream lists it for as long as it exists, and with `Forbid` starts nothing any more.
+#[tokio::test]
+async fn a_running_job_that_was_given_away_does_not_block_the_next() {
+    let scene = Scene::new(Faults::none()).await;
+    scene.hourly(json!({"concurrencyPolicy": "Forbid"})).await;
+    scene.strike(10);
+    scene.wait_served(10, 1).await;
+    scene.world.patch(JOBS, "default", &job_at(10), json!({"metadata": {"ownerReferences": null}})).await;
+    scene.wait_active(0).await;
+    scene.strike(11);
+    scene.wait_served(11, 1).await;
+    assert_eq!(scene.job_names().await, [job_at(10), job_at(11)]);
 }
