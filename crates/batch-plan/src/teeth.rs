@@ -80,7 +80,7 @@ mutations! {
     F20 "REG-F20" "without history no success is told"
     F26 "REG-F26" "a long starting deadline overflows"
     H07 "REG-H07" "a pod of a vanished node goes without having failed"
-    I02 "INV-1b" "a pod that ended unseen is released uncounted when its Job succeeds"
+    I02 "INV-1b" "a pod that ended unseen is taken for failed when its Job fails"
     I03 "INV-1c" "a pod that was counted and lost its owner is counted again when it is adopted"
     I04 "INV-1d" "a pod that ends while its Job succeeds without it is released uncounted"
     I09 "INV-9" "a Job finishes although an unanswered creation may have left a pod"

@@ -190,6 +190,19 @@ fn inv_13_a_job_that_is_being_deleted_releases_pods_that_match_no_more_once_they
     check("job Complete=True SuccessCriteriaMet=True succeeded=5 | pods a:R~ b:R!~ c:S~", expect!["release b c"]);
 }
 
+/// INV-1: the same where the Job fails: the pod is not put on record as failed, but when the cache shows how it ended.
+#[test]
+fn inv_1b_a_pod_that_succeeded_unseen_is_not_taken_for_failed() {
+    let case = Case::new("job parallelism=2 completions=2 backoffLimit=0 | pods a:F b:R", Settings::default());
+    let Plan::Act(act) = plan(&case.snapshot()) else { panic!("the Job is not finished") };
+    assert!(matches!(&act.action, PodAction::End(pods) if pods.len() == 1), "{:?}", act.action);
+    let record = act.record(&[CallOutcome::HadEnded]);
+    let released: Vec<&str> = record.release.iter().map(|pod| &*pod.name).collect();
+    let uncounted = record.status.clone().and_then(|status| status.uncounted_terminated_pods).unwrap_or_default();
+    assert_eq!((released, uncounted.failed), (vec!["a"], Some(vec!["a".to_owned()])));
+    assert!(!record.close(&ReleaseOutcome::default()).finished);
+}
+
 /// INV-1: a pod succeeds unseen while a sync takes it for running and ends it with the Job, or removes it as surplus. It
 /// counts all the same. Upstream releases it uncounted.
 #[test]
