@@ -18,7 +18,7 @@ fn a_few_seeds_are_sound_and_give_the_same_bytes_again() {
 /// Scenarios that found bugs, by their seeds at the time; what they found is in `docs/reliability.md`.
 #[test]
 fn seeds_that_once_failed_are_sound() {
-    for seed in [3, 20, 34, 38, 1516, 3323, 4188, 4267] {
+    for seed in [3, 20, 34, 38, 1516, 2423, 2637, 3016, 3323, 3564, 4188, 4267, 9051, 9479, 10063] {
         let scenario = Scenario::of(seed);
         let outcome = run(&scenario, false);
         assert_eq!(outcome.verdict, Verdict::Sound, "replay: cargo run --profile prove -p sim -- --seed {seed}");
