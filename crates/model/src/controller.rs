@@ -35,7 +35,7 @@ pub(crate) fn next_call(config: &Config, seen: &Mind, clock: Clock, answers: &An
         Plan::Skip(_) => None,
         Plan::Claim(claims) => {
             // Pods of the model have no `generateName`, so none is reclaimed.
-            let adopt = claims.adopt.iter().map(|pod| Call::Adopt(replay.slot(pod)));
+            let adopt = claims.adopt.iter().map(|adoption| Call::Adopt(replay.slot(&adoption.pod)));
             let disown = claims.disown.iter().map(|pod| Call::Disown(replay.slot(pod)));
             let calls: Vec<Call> = adopt.chain(disown).collect();
             calls.into_iter().find(|_| replay.answer().is_none())

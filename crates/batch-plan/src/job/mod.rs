@@ -53,7 +53,7 @@ pub use ledger::{Change, Ledger, Noticed};
 pub use metrics::{CompletionMode, CreationReason, Ended, Metric, SyncAction};
 pub use names::pod_name;
 pub use orphans::is_orphan;
-pub use plan::{Claims, Plan, Skip, Snapshot, plan};
+pub use plan::{Adoption, Claims, Plan, Skip, Snapshot, plan};
 pub use pod_view::{Controller, ExitCode, FailureCounts, Phase, PodView, Restarts, SURPLUS_ANNOTATION};
 pub use pods::{NoLabels, PodStencil};
 pub use settings::{Manager, Settings, owns};

@@ -18,6 +18,8 @@
 //!
 //! The first step is here, the other two are in `stages`; the calls and their outcomes are described in `action`.
 
+use std::sync::Arc;
+
 use batch_types::constants::value;
 use batch_types::job::is_finished;
 use jiff::Timestamp;
@@ -77,11 +79,19 @@ pub enum Skip {
 pub struct Claims {
     /// Send `patches::adopt`, after a fresh read has shown the Job alive and the same (JC-604, INV-16). "Not found"
     /// means that the pod is gone.
-    pub adopt: Vec<PodRef>,
+    pub adopt: Vec<Adoption>,
     /// Send `patches::reclaim`, after the same read: pods that have ended and are settled, and lost their owner since.
     pub reclaim: Vec<PodRef>,
     /// Send `patches::disown`; "not found" and 422 count as done (JC-603).
     pub disown: Vec<PodRef>,
+}
+
+/// A pod to take over, as it was when it was judged. Only that version: one that was the Job's may have been counted and
+/// released since, unless the cache shows otherwise, and would count again with a new finalizer (INV-1).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Adoption {
+    pub pod: PodRef,
+    pub version: Arc<str>,
 }
 
 /// Decides what to do about a Job now.
@@ -120,8 +130,9 @@ fn claims(job: &Job, tally: &Tally, settings: &Settings) -> Claims {
     let adoptable = tally.adoptable.iter().take(settings.create_delete_max);
     let (reclaim, adopt): (Vec<_>, Vec<_>) = adoptable.partition(|(_, stray)| stray.settled);
     let named = |(uid, stray): (&Uid, &Stray)| PodRef { name: stray.name.clone(), uid: uid.clone() };
+    let adoption = |uid, stray: &Stray| Adoption { pod: named((uid, stray)), version: stray.version.clone() };
     Claims {
-        adopt: adopt.into_iter().map(named).collect(),
+        adopt: adopt.into_iter().map(|(uid, stray)| adoption(uid, stray)).collect(),
         reclaim: reclaim.into_iter().map(named).collect(),
         disown: tally.mismatched.iter().take(settings.create_delete_max).map(|uid| tally.pod_ref(uid)).collect(),
     }

@@ -74,6 +74,7 @@ pub(super) type Key = (Option<u32>, Uid);
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stray {
     pub(super) name: Arc<str>,
+    pub(super) version: Arc<str>,
     /// Whether it was one of the Job's before and is settled (see [`Rules::has_settled`]).
     pub(super) settled: bool,
 }
@@ -231,7 +232,11 @@ impl Tally {
     /// A pod without controller has appeared or changed; says whether it is one to adopt.
     pub fn observe_stray(&mut self, pod: &PodView) -> bool {
         let adoptable = !pod.deleting && self.rules.adopts(&pod.labels);
-        let stray = || Stray { name: pod.name.as_str().into(), settled: self.rules.has_settled(pod) };
+        let stray = || Stray {
+            name: pod.name.as_str().into(),
+            version: pod.resource_version.as_str().into(),
+            settled: self.rules.has_settled(pod),
+        };
         match adoptable {
             true => self.adoptable.insert(pod.uid.clone(), stray()),
             false => self.adoptable.remove(&pod.uid),

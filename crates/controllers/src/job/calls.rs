@@ -6,7 +6,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use batch_plan::job::{
-    CallOutcome, Claims, Creation, PodAction, PodRef, PodStencil, PodView, ReleaseOutcome, Uid, patches,
+    Adoption, CallOutcome, Claims, Creation, PodAction, PodRef, PodStencil, PodView, ReleaseOutcome, Uid, patches,
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use k8s_openapi::api::batch::v1::Job;
@@ -79,7 +79,10 @@ impl PodCalls {
         let adopts = !(claims.adopt.is_empty() && claims.reclaim.is_empty());
         let refused = if adopts { recheck(client, job).await.err() } else { None };
         let (name, uid) = (name_of(job), uid_of(job));
-        let adopted = claims.adopt.iter().map(|pod| (pod, patches::adopt(&pod.uid, name, &uid)));
+        let adopted = claims
+            .adopt
+            .iter()
+            .map(|Adoption { pod, version }| (pod, patches::at_version(patches::adopt(&pod.uid, name, &uid), version)));
         let reclaimed = claims.reclaim.iter().map(|pod| (pod, patches::reclaim(&pod.uid, name, &uid)));
         let adopt = adopted.chain(reclaimed);
         let adopt = adopt.map(|(pod, patch)| adopt_one(client, job, pod, patch, refused.as_deref()).boxed());

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     Judge,
     history::{Change, Step},
+    ledger::is_recent,
     views::{Job, JobStatus, Pod, Side, indexes},
 };
 
@@ -70,6 +71,7 @@ impl Judge<'_> {
 
     /// INV-1, INV-2: a pod gets on a list once, and on the right one.
     fn newly_listed(&mut self, change: &Change, old: &JobStatus, job: &Job, side: Side) {
+        let window = self.tolerance.window;
         let before = old.uncounted_terminated_pods.of(side);
         let failing = job.status.holds("FailureTarget").is_some() || job.status.holds("Failed").is_some();
         for uid in job.status.uncounted_terminated_pods.of(side).iter().filter(|uid| !before.contains(uid)) {
@@ -89,7 +91,9 @@ impl Judge<'_> {
                 }
             };
             let surplus = pod.last.is_surplus() && pod.last.metadata.is_deleting() && pod.ended.is_none();
-            let ignored = job.policy_action(&pod.last) == Some("Ignore") && side == Side::Failed;
+            // What makes a rule ignore it may have come after its end, and so lately that nobody can know.
+            let unknowable = pod.touched_up.is_some_and(|at| is_recent(at, change.at, window));
+            let ignored = job.policy_action(&pod.last) == Some("Ignore") && side == Side::Failed && !unknowable;
             if let Some(earlier) = earlier {
                 let invariant = if earlier == side { "INV-1" } else { "INV-2" };
                 let what = format!("lists pod {name} as {side:?}, and listed it before as {earlier:?}");
@@ -230,6 +234,10 @@ impl Judge<'_> {
         if job.status.finished().is_some() {
             return self.met("orphan released: Job finished");
         }
+        let succeeds = job.status.holds("SuccessCriteriaMet").is_some();
+        if let Some(record) = self.ledger.pods.get_mut(&before.metadata.uid) {
+            record.let_go |= ended.is_none() && succeeds;
+        }
         let record = &self.ledger.pods[&before.metadata.uid];
         let on_record = record.listed.is_some()
             || record.counted.is_some()
@@ -239,7 +247,7 @@ impl Judge<'_> {
         let excluded = job.policy_action(before) == Some("Ignore")
             || fails_with_it && job.rule_for(before) == Some("Ignore")
             || !job.is_valid_index(before.index())
-            || ended.is_none() && job.status.holds("SuccessCriteriaMet").is_some();
+            || ended.is_none() && succeeds;
         if !on_record && !excluded {
             let what = format!("released in phase {} before it was on record", before.status.phase);
             self.broken("INV-4", change.revision, name, what);

@@ -34,6 +34,12 @@ pub(super) struct PodRecord {
     /// Phases are not taken back, so the first end is the end.
     pub(super) ended: Option<Side>,
     pub(super) ended_at: Option<Timestamp>,
+    /// Whether its status changed after its end, and when it last did, if that is known.
+    pub(super) touched_up: Option<Option<Timestamp>>,
+    /// Whether it lost the Job that controlled it, and when.
+    pub(super) disowned: Option<Option<Timestamp>>,
+    /// Whether it was released before it ended, because its Job had succeeded without it.
+    pub(super) let_go: bool,
     pub(super) ever_tracked: bool,
     pub(super) ever_surplus: bool,
     /// Since when it is being deleted.
@@ -70,6 +76,8 @@ pub(super) struct CronJobRecord {
     pub(super) name: String,
     pub(super) last: Arc<CronJob>,
     pub(super) gone: bool,
+    /// Since when it is being deleted or gone.
+    pub(super) leaving_at: Option<Timestamp>,
     /// Scheduled times that were served.
     pub(super) served: BTreeSet<String>,
 }
@@ -79,6 +87,12 @@ impl Ledger {
         let Some(state) = step.after.as_ref().or(step.before.as_ref()) else { return };
         let record = self.pods.entry(state.metadata.uid.clone()).or_insert_with(|| PodRecord::new(state, change));
         record.gone = step.after.is_none();
+        if record.ended.is_some() && record.last.status != state.status {
+            record.touched_up = Some(change.at);
+        }
+        if record.last.job().is_some() && state.job().is_none() {
+            record.disowned = Some(change.at);
+        }
         record.last = state.clone();
         record.job = state.job().map(str::to_owned).or(record.job.take());
         record.ever_tracked |= state.is_tracked();
@@ -123,15 +137,19 @@ impl Ledger {
         }
     }
 
-    pub(super) fn apply_cron_job(&mut self, step: &Step<CronJob>) {
+    pub(super) fn apply_cron_job(&mut self, change: &Change, step: &Step<CronJob>) {
         let Some(state) = step.after.as_ref().or(step.before.as_ref()) else { return };
         let record = self.cron_jobs.entry(state.metadata.uid.clone()).or_insert_with(|| CronJobRecord {
             name: state.metadata.name.clone(),
             last: state.clone(),
             gone: false,
+            leaving_at: None,
             served: BTreeSet::new(),
         });
         record.gone = step.after.is_none();
+        if record.leaving_at.is_none() && (record.gone || state.metadata.is_deleting()) {
+            record.leaving_at = change.at;
+        }
         record.last = state.clone();
     }
 
@@ -162,6 +180,9 @@ impl PodRecord {
             job: None,
             ended: None,
             ended_at: None,
+            touched_up: None,
+            disowned: None,
+            let_go: false,
             ever_tracked: false,
             ever_surplus: false,
             deleting_at: None,

@@ -138,7 +138,7 @@ impl Judge<'_> {
             }
             What::CronJob(step) => {
                 self.cron_job_changed(change, step);
-                self.ledger.apply_cron_job(step);
+                self.ledger.apply_cron_job(change, step);
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::{
     Judge,
     history::{Change, Step},
+    ledger::is_recent,
     views::{Job, Pod},
 };
 
@@ -78,7 +79,11 @@ impl Judge<'_> {
                 expected == after.metadata && before.status == after.status
             }
         };
-        if !(stray && harmless) {
+        // It was the Job's a moment ago, and the controller cannot know that it is not any more.
+        let record = self.ledger.pods.get(&before.metadata.uid);
+        let lost =
+            record.is_some_and(|pod| pod.disowned.is_some_and(|at| is_recent(at, change.at, self.tolerance.window)));
+        if !(stray && harmless || lost) {
             let name = format!("pod {}", before.metadata.name);
             self.broken("INV-14", change.revision, name, "touched although no Job controls it");
         }

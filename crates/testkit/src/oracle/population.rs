@@ -237,7 +237,8 @@ impl Judge<'_> {
                 .count()
                 > 1;
         let completed = pod.index().is_some_and(|index| job.last.completed().contains(&index));
-        if suspended || misplaced || crowded || completed || active > wanted {
+        let succeeded = job.last.status.holds("SuccessCriteriaMet").is_some();
+        if suspended || misplaced || crowded || completed || succeeded || active > wanted {
             return;
         }
         if believable.iter().any(|job| job.spec.success_policy.is_some()) {

@@ -5,6 +5,7 @@ use jiff::SignedDuration;
 use super::{
     Judge,
     history::{Change, Step},
+    ledger::is_recent,
     views::{CronJob, Job, Metadata, Pod},
 };
 
@@ -23,9 +24,12 @@ impl Judge<'_> {
             .filter(|other| !other.last.metadata.is_deleting())
             .map(|other| other.name.clone())
             .collect();
+        let window = self.tolerance.window;
         let Some(record) = self.ledger.cron_jobs.get_mut(cron_job) else { return };
         let policy = record.last.spec.concurrency_policy.clone();
-        if !record.served.insert(scheduled.to_owned()) {
+        // A Job that went with its CronJob is not there when the controller asks, and may never have been.
+        let leaves = record.leaving_at.is_some() && is_recent(record.leaving_at, change.at, window);
+        if !record.served.insert(scheduled.to_owned()) && !leaves {
             self.broken("INV-35", change.revision, &name, format!("{scheduled} is served a second time"));
         }
         if matches!(&*policy, "Forbid" | "Replace") && !unfinished.is_empty() && change.by == "cronjob" {

@@ -150,6 +150,25 @@ fn inv_1_counts_are_exact() {
     breaks("INV-1", and(counted(), vec![status(again)]));
 }
 
+/// A rule ignores a failure because of a condition; one that comes after the end may not be known yet.
+#[test]
+fn inv_1_what_a_rule_ignores_does_not_count() {
+    let rules =
+        json!({"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]});
+    let spec = json!({"podFailurePolicy": rules});
+    let disrupted = |pod: Value| with(pod, "/status/conditions", json!([condition("DisruptionTarget", "Evicted")]));
+    let listed = |before: Steps, seconds| {
+        let lists = job(spec.clone(), json!({"uncountedTerminatedPods": uncounted(&[], &["p"])}));
+        let steps = and(before, vec![("job", START + seconds, "Job", lists)]);
+        invariants(&judged(&and(and(begun(), vec![("world", START, "Job", job(spec.clone(), json!({})))]), steps)))
+    };
+    let at_once = || vec![("world", START, "Pod", disrupted(pod("p", "Failed")))];
+    let later = || and(vec![("world", START, "Pod", pod("p", "Failed"))], at_once());
+    assert!(listed(at_once(), 0).contains(&"INV-1"));
+    assert!(!listed(later(), 0).contains(&"INV-1"));
+    assert!(listed(later(), 600).contains(&"INV-1"));
+}
+
 #[test]
 fn inv_1_a_double_count_that_ends_in_the_right_number_is_found() {
     let ended = vec![
@@ -391,6 +410,13 @@ fn inv_14_hands_off() {
         ("world", START, "Pod", stray(pod("p", "Failed"))),
         ("job", START, "Pod", stray(untracked("p", "Failed"))),
     ]);
+    // One that was the Job's until a moment ago.
+    let touched = |seconds| {
+        let lost = ("world", START, "Pod", stray(pod("p", "Running")));
+        let steps = and(begun(), vec![lost, ("job", START + seconds, "Pod", deleting(stray(pod("p", "Running"))))]);
+        invariants(&judged(&steps)).contains(&"INV-14")
+    };
+    assert!(!touched(1) && touched(600));
     breaks(
         "INV-14",
         vec![
@@ -516,6 +542,11 @@ fn inv_23_deletion_is_exact() {
     breaks("INV-23", and(begun(), vec![("job", START, "Pod", deleting(pod("p", "Running")))]));
     let suspended = ("world", START, "Job", job(json!({"suspend": true}), json!({})));
     keeps(and(begun(), vec![suspended, ("job", START, "Pod", surplus(pod("p", "Running")))]));
+    let succeeded = json!({"conditions": [condition("SuccessCriteriaMet", "CompletionsReached")]});
+    let decided =
+        vec![("job", START, "Job", job(json!({}), succeeded)), ("job", START, "Pod", surplus(pod("p", "Running")))];
+    let found = invariants(&judged(&and(begun(), decided)));
+    assert!(!found.contains(&"INV-23"), "the Job has succeeded without it: {found:?}");
     // Of a Job that may succeed without the pod: it has to.
     let rules = json!({"rules": [{"succeededCount": 1}]});
     let spec = json!({"completionMode": "Indexed", "completions": 2, "parallelism": 2, "successPolicy": rules});
@@ -577,6 +608,16 @@ fn inv_35_and_36_jobs_by_the_clock() {
     };
     keeps(and(begun("Allow"), vec![("cronjob", START, "Job", started("y", 60))]));
     breaks("INV-35", and(begun("Allow"), vec![("cronjob", START, "Job", started("y", 0))]));
+    let after = |seconds| {
+        vec![
+            ("world", START, "CronJob c", Value::Null),
+            ("gc", START, "Job x", Value::Null),
+            ("cronjob", START + seconds, "Job", started("y", 0)),
+        ]
+    };
+    let is_second = |seconds| invariants(&judged(&and(begun("Allow"), after(seconds)))).contains(&"INV-35");
+    assert!(!is_second(1), "the CronJob has just gone, and its Job with it");
+    assert!(is_second(600), "that is known by now");
     breaks("INV-36", and(begun("Forbid"), vec![("cronjob", START, "Job", started("y", 60))]));
     breaks("INV-36", and(begun("Replace"), vec![("cronjob", START, "Job", started("y", 60))]));
     let replaced = vec![("cronjob", START, "Job x", Value::Null), ("cronjob", START, "Job", started("y", 60))];

@@ -197,7 +197,9 @@ impl Judge<'_> {
         for pod in self.ledger.pods.values() {
             let (Some(revision), Some(job)) = (pod.ended_by_us, &pod.job) else { continue };
             let Some(job) = self.ledger.job(job) else { continue };
-            if job.last.status.verdict().is_none() && !job.last.metadata.is_deleting() {
+            // A user who suspends it meanwhile prevents the verdict, and wants the pod to go as well.
+            let suspended = job.suspended_at.is_some();
+            if job.last.status.verdict().is_none() && !job.last.metadata.is_deleting() && !suspended {
                 broken.push((revision, pod.name.clone()));
             }
         }
@@ -227,7 +229,7 @@ impl Judge<'_> {
                     // Somebody took it away by its labels, and it was let go.
                     || !job.last.selects(&pod.last)
                     // What still runs when a Job succeeds is ended, and counts as nothing.
-                    || pod.ended_by_us.is_some() && job.last.status.holds("Complete").is_some();
+                    || (pod.ended_by_us.is_some() || pod.let_go) && job.last.status.holds("Complete").is_some();
                 // One that was made after the end is a breach of INV-11, and not of this.
                 let in_time = pod.created_revision < finished;
                 if ours && in_time && !settled && !excluded && pod.ended.is_some() {

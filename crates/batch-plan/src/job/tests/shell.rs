@@ -162,8 +162,8 @@ impl Controller {
 
     fn claim(&mut self, world: &mut World, claims: &Claims) -> Result<(), Crashed> {
         let job = Uid::new("job");
-        for pod in &claims.adopt {
-            let patch = patches::adopt(&pod.uid, "a", &job);
+        for Adoption { pod, version } in &claims.adopt {
+            let patch = patches::at_version(patches::adopt(&pod.uid, "a", &job), version);
             outcome(world.call(|world| world.patch_pod(&pod.name, &patch)))?;
         }
         for pod in &claims.reclaim {

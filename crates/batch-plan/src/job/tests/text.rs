@@ -91,7 +91,7 @@ pub(super) fn account(case: &Case, outcome: impl Fn(&str) -> CallOutcome) -> Str
     let mut out = String::new();
     let act = match plan(&case.snapshot()) {
         Plan::Skip(skip) => return format!("skip    {skip:?}"),
-        Plan::Claim(claims) => return format!("adopt   {}\ndisown  {}", names(&claims.adopt), names(&claims.disown)),
+        Plan::Claim(claims) => return format!("adopt   {}\ndisown  {}", adopted(&claims.adopt), names(&claims.disown)),
         Plan::Release(pods) => return format!("release {}", names(&pods)),
         Plan::Act(act) => act,
     };
@@ -140,6 +140,10 @@ fn assert_valid(case: &Case, before: &JobStatus, after: &JobStatus) {
 
 fn names(pods: &[PodRef]) -> String {
     pods.iter().map(|pod| &*pod.name).collect::<Vec<_>>().join(" ")
+}
+
+fn adopted(adoptions: &[Adoption]) -> String {
+    names(&adoptions.iter().map(|adoption| adoption.pod.clone()).collect::<Vec<_>>())
 }
 
 fn describe(action: &PodAction) -> (String, Vec<String>) {

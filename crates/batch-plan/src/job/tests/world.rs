@@ -269,7 +269,9 @@ impl World {
     pub(super) fn patch_pod(&mut self, name: &str, patch: &Value) -> Result<(), Trouble> {
         let before = self.pods.get(name).ok_or(Trouble::NotFound)?.clone();
         let patch = &patch["metadata"];
-        if before["metadata"]["uid"] != patch["uid"] {
+        let version = &patch["resourceVersion"];
+        let is_stale = !version.is_null() && *version != before["metadata"]["resourceVersion"];
+        if is_stale || before["metadata"]["uid"] != patch["uid"] {
             return Err(Trouble::Conflict);
         }
         let mut metadata = before["metadata"].clone();

@@ -255,6 +255,25 @@ fn inv_1c_a_counted_pod_that_lost_its_owner_is_taken_back_uncounted() {
     }
 }
 
+/// INV-1: the same, but the cache shows that the owner was taken away and not yet that the pod was released. It is not
+/// adopted as it was then.
+#[test]
+fn a_pod_that_loses_its_owner_while_it_is_counted_is_not_adopted_as_it_was() {
+    let (mut world, mut controller) = started(json!({"completions": 3}));
+    let name = world.active().remove(0);
+    world.finish(&name, 0);
+    controller.watch(&world, 0);
+    world.edit_pod(&name, |pod| pod["metadata"]["ownerReferences"] = json!([]));
+    controller.sync(&mut world);
+    assert_eq!(world.status().succeeded, Some(1), "it was counted by an older cache");
+    controller.watch_each(&world, [1, 0]);
+    controller.sync(&mut world);
+    assert!(!is_owned(&world.pods[&name]));
+    controller.settle(&mut world);
+    assert_eq!(world.status().succeeded, Some(1));
+    assert!(is_owned(&world.pods[&name]), "it was taken back uncounted");
+}
+
 /// INV-1: a Job has succeeded, and somebody has deleted a pod that is not done yet. It counts as nothing any more, but it may
 /// just be ending, and would have to count then; so it is let go as a live one, or not at all.
 #[test]
