@@ -42,6 +42,8 @@ pub(super) struct PodRecord {
     pub(super) let_go: bool,
     pub(super) ever_tracked: bool,
     pub(super) ever_surplus: bool,
+    /// Whether it was marked as surplus, and when.
+    pub(super) marked: Option<Option<Timestamp>>,
     /// Since when it is being deleted.
     pub(super) deleting_at: Option<Timestamp>,
     /// The Job controller deleted it without calling it surplus, at this revision.
@@ -96,6 +98,9 @@ impl Ledger {
         record.last = state.clone();
         record.job = state.job().map(str::to_owned).or(record.job.take());
         record.ever_tracked |= state.is_tracked();
+        if state.is_surplus() && !record.ever_surplus {
+            record.marked = Some(change.at);
+        }
         record.ever_surplus |= state.is_surplus();
         if record.ended.is_none() && state.ended().is_some() {
             (record.ended, record.ended_at) = (state.ended(), change.at);
@@ -185,6 +190,7 @@ impl PodRecord {
             let_go: false,
             ever_tracked: false,
             ever_surplus: false,
+            marked: None,
             deleting_at: None,
             ended_by_us: None,
             listed: None,

@@ -150,6 +150,22 @@ fn inv_1_counts_are_exact() {
     breaks("INV-1", and(counted(), vec![status(again)]));
 }
 
+/// A surplus pod counts as nothing, unless its mark has just arrived, late, and its sender has given it up.
+#[test]
+fn inv_1_what_is_surplus_does_not_count() {
+    let surplus = |pod: Value| with(pod, "/metadata/annotations", json!({"tally.dev/surplus": "true"}));
+    let counts = |seconds, late_landings| {
+        let steps = vec![
+            ("world", START, "Pod", deleting(pod("p", "Running"))),
+            ("job", START, "Pod", surplus(deleting(pod("p", "Running")))),
+            ("job", START + seconds, "Job", job(json!({}), json!({"uncountedTerminatedPods": uncounted(&[], &["p"])}))),
+        ];
+        let tolerance = Tolerance { settled: false, late_landings, ..Tolerance::default() };
+        !invariants(&judge(&History::of(&and(begun(), steps)), tolerance)).contains(&"INV-1")
+    };
+    assert!(!counts(0, false) && counts(0, true) && !counts(600, true));
+}
+
 /// A rule ignores a failure because of a condition; one that comes after the end may not be known yet.
 #[test]
 fn inv_1_what_a_rule_ignores_does_not_count() {
