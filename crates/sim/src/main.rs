@@ -164,6 +164,7 @@ fn many(arguments: &Arguments) -> bool {
     let done = shared.done.load(Ordering::Relaxed);
     println!("measured: seeds simulated = {done}");
     println!("measured: seeds simulated again, same bytes = {}", shared.repeated.load(Ordering::Relaxed));
+    println!("measured: runs of each of these = {}", arguments.times);
     println!("measured: times real time, each thread = {speed:.0}");
     let missing: Vec<&str> = REQUIRED.iter().copied().filter(|what| shared.counters.get(what) == 0).collect();
     for what in REQUIRED {

@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::manager::Manager;
 use crate::network::{Life, Network, Notes};
-use crate::node::{self, Machine, Node};
+use crate::node::{self, Node};
 use crate::random::Random;
 use crate::scenario::{DiskFault, Fault, NAMESPACES, NODES, Scenario, What};
 use crate::server::Server;
@@ -56,7 +56,7 @@ impl Drop for World {
 /// A machine, and the process that looks after its pods, if it runs.
 struct Place {
     name: &'static str,
-    machine: Machine,
+    machine: testkit::node::Machine,
     clock: Clock,
     process: Option<Node>,
     /// The Node object exists, as far as we know.
@@ -84,7 +84,7 @@ impl World {
         let users = Users::new(network.client("users", &Life::default()), counters.clone());
         let nodes = NODES.map(|name| {
             let clock = clock.another();
-            let machine = Machine::new(clock.clone(), Random::of(seed, name).number());
+            let machine = node::machine(&clock, Random::of(seed, name).number());
             Place { name, machine, clock, process: None, is_registered: false }
         });
         Self {

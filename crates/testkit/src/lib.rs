@@ -4,11 +4,12 @@
 //! Everything stays on loopback with free ports and in temporary directories, and every process that is started here is
 //! ended here.
 //!
-//! For proofs without any: a `world` in one thread and virtual time, `faults` on the way between its controllers and its
-//! server, an `oracle` that judges what happened, and the `enumeration` of all faults at all calls.
+//! For proofs without any: a `world` in one thread and virtual time, a `node` with processes on paper, `faults` on the way
+//! between controllers and server, an `oracle` that judges what happened, and the `enumeration` of all faults at all calls.
 
 pub mod enumeration;
 pub mod faults;
+pub mod node;
 mod objects;
 pub mod oracle;
 mod tally;

@@ -1,7 +1,15 @@
 //! The part of the enumeration that is quick enough for every test run. All of it: the binary `enumerate`.
 
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, bail, ensure};
 use testkit::{
-    enumeration::{baseline, parse_points, replay_line, run, scenarios, singles},
+    enumeration::{
+        Answer, Asked, Baseline, Report, Scenario, Unit, baseline, parse_points, replay_line, run, scenarios, singles,
+    },
     faults::{Fault, Point},
 };
 
@@ -85,6 +93,66 @@ fn no_crash_changes_a_verdict() {
         &["policy-fail-job", "success-policy", "suspend-running", "delete-background", "replacement-"],
         200,
     );
+}
+
+fn named(name: &str) -> (Scenario, Baseline) {
+    let scenario = scenarios().into_iter().find(|scenario| scenario.name == name).expect("there is such a scenario");
+    let baseline = baseline(&scenario).expect("it is clean");
+    (scenario, baseline)
+}
+
+/// What a process says that was told to run this.
+fn run_together(unit: &Unit) -> anyhow::Result<Vec<Report>> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_enumerate"));
+    let mut worker = command.arg("--worker").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    writeln!(worker.stdin.take().context("no input")?, "{}", serde_json::to_string(unit)?)?;
+    let output = worker.wait_with_output()?;
+    ensure!(output.status.success(), "{:?}", output.status);
+    let answers = String::from_utf8(output.stdout)?;
+    let mut answers = answers.lines().map(serde_json::from_str).collect::<Result<Vec<Answer>, _>>()?;
+    ensure!(matches!(answers.pop(), Some(Answer::Done)), "it does not say that it is done");
+    let report = |answer| match answer {
+        Answer::Ran(report) => Ok(*report),
+        Answer::Done => bail!("more after the end"),
+    };
+    answers.into_iter().map(report).collect()
+}
+
+/// Faults, situations, everything stored, every call and every delay from the last fault on, and all moments after it.
+#[test]
+fn runs_that_part_from_one_another_are_as_if_run_alone() {
+    let (scenario, baseline) = named("indexed");
+    let asked = Asked { moments: true, juncture: true };
+    for first in ["", "2:reply-lost", "1:held-pods-3000-3"].map(|points| parse_points(points).unwrap()) {
+        let after = first.last().map_or(0, |(call, _)| call + 1);
+        // Before the last calls, which may not come after the first fault.
+        let all = singles(&baseline).into_iter().flatten().filter(|(call, _)| (after..15).contains(call));
+        let branches: Vec<Point> = all.step_by(41).collect();
+        assert!(branches.len() >= 20, "{}", branches.len());
+        let unit = Unit { scenario: scenario.name.to_owned(), first: first.clone(), branches: branches.clone(), asked };
+        let alone = branches.iter().map(|branch| {
+            let points = [&first[..], &[*branch]].concat();
+            let outcome = run(&scenario, &points, Some(&baseline));
+            Report::new(&baseline, points, &outcome, asked)
+        });
+        let text = |report: Report| serde_json::to_string(&report).unwrap();
+        let together: Vec<String> = run_together(&unit).unwrap().into_iter().map(text).collect();
+        assert_eq!(together, alone.map(text).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_fault_at_a_call_that_never_comes_is_told() {
+    let unit = Unit {
+        scenario: "indexed".to_owned(),
+        first: Vec::new(),
+        branches: parse_points("1:unsent,999:unsent").unwrap(),
+        asked: Asked::default(),
+    };
+    let violations: Vec<_> =
+        run_together(&unit).unwrap().into_iter().map(|report| (report.points, report.violations)).collect();
+    let [(first, clean), (none, told)] = &violations[..] else { panic!("{violations:?}") };
+    assert_eq!((first.len(), clean.len(), none.len(), told.len()), (1, 0, 0, 1), "{violations:?}");
 }
 
 #[test]

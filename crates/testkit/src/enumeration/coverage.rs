@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
+
 use crate::faults::Fault;
 
 use super::run::{Baseline, Outcome};
@@ -45,11 +47,11 @@ const REQUIRED: &[&str] = &[
 ];
 
 /// Counters of a whole enumeration.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Coverage {
-    met: BTreeMap<&'static str, u64>,
-    /// Class of fault and kind of call.
-    struck: BTreeMap<(&'static str, String), u64>,
+    met: BTreeMap<String, u64>,
+    /// Kind of call and class of fault.
+    struck: BTreeMap<String, BTreeMap<String, u64>>,
     /// Kinds of calls that undisturbed runs make.
     kinds: BTreeSet<String>,
 }
@@ -61,27 +63,33 @@ impl Coverage {
 
     pub fn add(&mut self, outcome: &Outcome) {
         for (situation, times) in &outcome.met {
-            *self.met.entry(situation).or_default() += times;
+            self.met(situation, *times);
         }
-        for call in outcome.calls.iter().filter(|call| call.fault.is_some()) {
+        for call in &outcome.calls {
             let Some(fault) = call.fault else { continue };
-            *self.struck.entry((fault.class(), call.kind.clone())).or_default() += 1;
+            let classes = self.struck.entry(call.kind.clone()).or_default();
+            *classes.entry(fault.class().to_owned()).or_default() += 1;
             if call.controller == "ttl" && fault == Fault::Touched && call.code == 409 {
-                *self.met.entry("TTL changed between check and delete").or_default() += 1;
+                self.met("TTL changed between check and delete", 1);
             }
             let unheard = matches!(fault, Fault::CrashAfter | Fault::ReplyLost | Fault::GatewayTimeout);
             if call.controller == "cronjob" && call.kind == "POST jobs" && unheard && call.code == 201 {
-                *self.met.entry("CronJob's Job created without status").or_default() += 1;
+                self.met("CronJob's Job created without status", 1);
             }
         }
+    }
+
+    fn met(&mut self, situation: &str, times: u64) {
+        *self.met.entry(situation.to_owned()).or_default() += times;
     }
 
     pub fn merge(&mut self, other: Self) {
         for (situation, times) in other.met {
             *self.met.entry(situation).or_default() += times;
         }
-        for (key, times) in other.struck {
-            *self.struck.entry(key).or_default() += times;
+        for (kind, classes) in other.struck {
+            let own = self.struck.entry(kind).or_default();
+            classes.into_iter().for_each(|(class, times)| *own.entry(class).or_default() += times);
         }
         self.kinds.extend(other.kinds);
     }
@@ -94,7 +102,8 @@ impl Coverage {
             let writes = !kind.starts_with("GET");
             for class in ["P-1 crash", "P-2 refused", "P-3 reply lost", "P-4 late", "P-13 namesake"] {
                 let applies = writes || !matches!(class, "P-3 reply lost" | "P-4 late");
-                if applies && !self.struck.contains_key(&(class, kind.clone())) {
+                let struck = self.struck.get(kind).is_some_and(|classes| classes.contains_key(class));
+                if applies && !struck {
                     missing.push(format!("{class} at {kind}"));
                 }
             }
@@ -106,10 +115,10 @@ impl Coverage {
     pub fn table(&self) -> String {
         let mut text = String::new();
         for situation in REQUIRED {
-            text.push_str(&format!("situation: {} {situation}\n", self.met.get(situation).copied().unwrap_or(0)));
+            text.push_str(&format!("situation: {} {situation}\n", self.met.get(*situation).copied().unwrap_or(0)));
         }
         let mut classes: BTreeMap<&str, (u64, usize)> = BTreeMap::new();
-        for ((class, _), times) in &self.struck {
+        for (class, times) in self.struck.values().flatten() {
             let entry = classes.entry(class).or_default();
             *entry = (entry.0 + times, entry.1 + 1);
         }

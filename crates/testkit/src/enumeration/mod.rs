@@ -6,19 +6,22 @@
 //! promise broken on the way.
 
 mod coverage;
+mod fork;
 mod juncture;
 mod pairs;
 mod plan;
 mod run;
 mod scenarios;
 mod summary;
+mod worker;
 
 pub use coverage::Coverage;
 pub use juncture::{Chronicle, Juncture};
-pub use pairs::{Pair, PairPlanner, is_harmful};
+pub use pairs::{Moment, Pair, PairPlanner, is_harmful};
 pub use plan::{Rotation, singles};
 pub use run::{Baseline, Outcome, baseline, run};
 pub use scenarios::{Scenario, all as scenarios};
+pub use worker::{Answer, Asked, Report, Unit, serve};
 
 use std::fmt::Write;
 

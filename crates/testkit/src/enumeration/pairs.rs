@@ -3,7 +3,9 @@
 //! Most of these pairs strike where the world already was with another first fault, or with none ([`super::juncture`]).
 //! They are not run again, but for a part of them, by which the reasoning is put to the test.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+
+use serde::{Deserialize, Serialize};
 
 use crate::faults::{Fault, How, Lag, Point, Watched};
 
@@ -42,15 +44,13 @@ pub fn is_harmful(fault: &Fault) -> bool {
 /// Gathers the pairs of one scenario from its runs with one fault.
 #[derive(Debug, Default)]
 pub struct PairPlanner {
-    moments: Vec<Moment>,
+    /// By the place of the first fault in the order in which they are gone through.
+    moments: BTreeMap<(usize, usize), (Point, Vec<Moment>)>,
 }
 
 /// Where a second fault can strike.
-#[derive(Debug)]
-struct Moment {
-    /// Place of the first fault in the order in which they are gone through.
-    rank: (usize, usize),
-    first: Point,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
     call: usize,
     juncture: Juncture,
     seconds: Vec<Fault>,
@@ -70,30 +70,38 @@ impl PairPlanner {
         baseline.calls.len() <= CALLS_MAX
     }
 
-    /// Notes what a second fault can strike in a run with one. Other runs have no part in this.
-    pub fn add(&mut self, baseline: &Baseline, points: &[Point], outcome: &Outcome) {
-        let [first] = points else { return };
-        let Some(rank) = HARMFUL.iter().position(|fault| *fault == first.1) else { return };
-        if !Self::takes(baseline) {
-            return;
+    /// Where a second fault can strike in a run with one. Other runs have no part in this.
+    pub fn moments(baseline: &Baseline, points: &[Point], outcome: &Outcome) -> Vec<Moment> {
+        let [first] = points else { return Vec::new() };
+        if !Self::takes(baseline) || !is_harmful(&first.1) {
+            return Vec::new();
         }
         let chronicle = outcome.chronicle();
-        for (call, made) in outcome.calls.iter().enumerate().skip(first.0 + 1) {
-            let Some(juncture) = chronicle.juncture(call, points) else { continue };
-            let able = |fault: &Fault| is_harmful(fault) && !(baseline.unknowable)(fault);
+        let able = |fault: &Fault| is_harmful(fault) && !(baseline.unknowable)(fault);
+        let later = outcome.calls.iter().enumerate().skip(first.0 + 1);
+        let moment = |(call, made)| {
             let seconds = faults_at(made).into_iter().filter(able).collect();
-            self.moments.push(Moment { rank: (rank, first.0), first: *first, call, juncture, seconds });
-        }
+            chronicle.juncture(call, points).map(|juncture| Moment { call, juncture, seconds })
+        };
+        later.filter_map(moment).collect()
+    }
+
+    /// Notes the moments of a run with one fault.
+    pub fn add(&mut self, points: &[Point], moments: Vec<Moment>) {
+        let [first] = points else { return };
+        let Some(rank) = HARMFUL.iter().position(|fault| *fault == first.1) else { return };
+        self.moments.insert((rank, first.0), (*first, moments));
     }
 
     /// All pairs, always in the same order.
-    pub fn pairs(mut self, baseline: &Baseline) -> impl Iterator<Item = Pair> + use<> {
-        self.moments.sort_by_key(|moment| (moment.rank, moment.call));
+    pub fn pairs(self, baseline: &Baseline) -> impl Iterator<Item = Pair> + use<> {
         let mut known: HashMap<Juncture, (Option<Point>, usize)> = HashMap::new();
         for (call, juncture) in baseline.junctures.iter().enumerate() {
             known.entry(*juncture).or_insert((None, call));
         }
-        self.moments.into_iter().flat_map(move |Moment { first, call, juncture, seconds, .. }| {
+        let moments = self.moments.into_values();
+        let moments = moments.flat_map(|(first, moments)| moments.into_iter().map(move |moment| (first, moment)));
+        moments.flat_map(move |(first, Moment { call, juncture, seconds })| {
             let like = known.get(&juncture).copied();
             known.entry(juncture).or_insert((Some(first), call));
             seconds.into_iter().map(move |second| Pair {

@@ -76,6 +76,7 @@ pub(super) fn faults_at(call: &Call) -> Vec<Fault> {
     let watched = match call.controller {
         "job" | "gc" => &Watched::EACH[..],
         "podgc" => &[Watched::Pods, Watched::All][..],
+        "node" => &[Watched::Pods][..],
         _ => &[Watched::Jobs, Watched::All][..],
     };
     for what in watched.iter().copied() {

@@ -1,9 +1,9 @@
 //! One run of a scenario, and what there is to say about it.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
 use crate::{
-    faults::{Call, Fault, Point},
+    faults::{Call, Choice, Fault, Point},
     oracle::{self, History, Record, Tolerance, Violation},
     world::{Setting, Unrest, World, in_virtual_time},
 };
@@ -66,10 +66,34 @@ pub fn baseline(scenario: &Scenario) -> Result<Baseline, Vec<Violation>> {
 
 /// Runs a scenario with faults and judges it. Without a baseline to compare with, its end is not judged.
 pub fn run(scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>) -> Outcome {
-    in_virtual_time(Box::pin(play(scenario, points, baseline)))
+    in_virtual_time(Box::pin(async {
+        let mut world = begin(scenario, points, baseline).await;
+        let rest = world.play().await;
+        judge(&mut world, rest, scenario, points, baseline).await
+    }))
 }
 
-async fn play(scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>) -> Outcome {
+/// The same with faults that are chosen on the way: `choice` is asked at every call, and `chosen` in the end for them. The
+/// process ends with it, and nobody tidies up.
+pub(super) fn run_choosing(
+    scenario: &Scenario,
+    points: &[Point],
+    baseline: &Baseline,
+    choice: Choice,
+    chosen: impl FnOnce() -> Vec<Point>,
+    then: impl FnOnce(Vec<Point>, Outcome) -> Infallible,
+) -> Infallible {
+    in_virtual_time(Box::pin(async {
+        let mut world = begin(scenario, points, Some(baseline)).await;
+        world.wire.ask(choice);
+        let rest = world.play().await;
+        let points = [points, &chosen()].concat();
+        let outcome = judge(&mut world, rest, scenario, &points, Some(baseline)).await;
+        then(points, outcome)
+    }))
+}
+
+async fn begin(scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>) -> World {
     let setting = Setting {
         controllers: scenario.controllers,
         behaviours: scenario.behaviours,
@@ -79,9 +103,19 @@ async fn play(scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>
     let mut world = World::new(setting).await;
     world.calls_max = baseline.map_or(1_000, |baseline| 300 + 10 * baseline.calls.len());
     world.keep_metrics = scenario.keep_metrics;
-    let mut outcome = Outcome::default();
-    let mut rest = world.play(points).await;
-    outcome.ends = summary(&world.store);
+    world.wire.expect(points);
+    world
+}
+
+/// What came of a world that has come to rest, or has not.
+async fn judge(
+    world: &mut World,
+    mut rest: Result<(), Unrest>,
+    scenario: &Scenario,
+    points: &[Point],
+    baseline: Option<&Baseline>,
+) -> Outcome {
+    let mut outcome = Outcome { ends: summary(&world.store), ..Outcome::default() };
     let played = world.has_played();
     if !played && points.is_empty() {
         outcome.violations.push(violation("scenario", "its users wait in vain".to_owned()));
@@ -111,6 +145,8 @@ async fn play(scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>
         let what = format!("it ends with\n{}and undisturbed with\n{}", outcome.ends, baseline.ends);
         outcome.violations.push(violation("INV-30", what));
     }
+    let containers = world.container_violations().into_iter();
+    outcome.violations.extend(containers.map(|what| violation("INV-49", what)));
     outcome.records = oracle::records(&world.store, &world.wire.authored());
     let mut history = History::of_records(&outcome.records);
     history.announcements = world.wire.announcements();
@@ -143,7 +179,10 @@ impl Scenario {
 
 /// INV-27: what we send is valid.
 fn invalid_writes(calls: &[Call], violations: &mut Vec<Violation>) {
-    for call in calls.iter().filter(|call| call.kind.ends_with("/status") && matches!(call.code, 400 | 422)) {
+    // A node says which pod its report is about, and a namesake refuses it.
+    let namesake = calls.iter().any(|call| call.fault == Some(Fault::Namesake));
+    let refused = |call: &&Call| call.kind.ends_with("/status") && matches!(call.code, 400 | 422);
+    for call in calls.iter().filter(refused).filter(|call| !(namesake && call.controller == "node")) {
         let what = format!("{} was answered with {}", call.kind, call.code);
         violations.push(Violation { revision: call.revision, object: call.path.clone(), ..violation("INV-27", what) });
     }

@@ -10,4 +10,5 @@ mod wire;
 
 pub use call::Call;
 pub use fault::{Fault, How, Lag, Past, Watched};
+pub(crate) use wire::Choice;
 pub use wire::{Announcement, Authored, Point, Read, Wire};

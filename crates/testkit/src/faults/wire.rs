@@ -60,6 +60,9 @@ pub struct Announcement {
 /// What a time to live is raised to in the last moment.
 const TTL_RAISED: u32 = 240;
 
+/// Says which fault the call of a number meets.
+pub(crate) type Choice = Box<dyn FnMut(usize) -> Option<Fault> + Send>;
+
 /// Cheap to clone; all clones are one wire.
 #[derive(Clone)]
 pub struct Wire {
@@ -80,6 +83,8 @@ struct State {
     /// Lives below this one are over.
     alive_from: u32,
     points: BTreeMap<usize, Fault>,
+    /// Asked about calls that meet none of those.
+    choice: Option<Choice>,
     calls: Vec<Call>,
     late: Vec<Late>,
     lags: Vec<Lag>,
@@ -122,7 +127,14 @@ impl Wire {
 
     /// Which faults are to come.
     pub(crate) fn expect(&self, points: &[Point]) {
-        self.state().points = points.iter().copied().collect();
+        let mut state = self.state();
+        state.points = points.iter().copied().collect();
+        state.choice = None;
+    }
+
+    /// Who else is asked at every call, until other faults are expected.
+    pub(crate) fn ask(&self, choice: Choice) {
+        self.state().choice = Some(choice);
     }
 
     /// A client for the world itself: nothing happens to its requests, and they are written down.
@@ -336,7 +348,10 @@ impl Wire {
     fn note_call(&self, by: &'static str, life: u32, target: &Target, request: &Request<Body>) -> (usize, Fate) {
         let mut state = self.state();
         let number = state.calls.len();
-        let fault = state.points.remove(&number);
+        let fault = match state.points.remove(&number) {
+            Some(fault) => Some(fault),
+            None => state.choice.as_mut().and_then(|choice| choice(number)),
+        };
         let kind = target.kind(request.method());
         let uncounted = fault.filter(|_| kind == "PUT jobs/status").map(|_| uncounted(&peek(request)));
         let unseen_pods = state.held.get("pods").copied().unwrap_or(0);

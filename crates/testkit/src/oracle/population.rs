@@ -126,7 +126,8 @@ impl Judge<'_> {
                 || (pod.ended == Some(Side::Succeeded)
                     && pod.listed.is_none()
                     && !pod.gone
-                    // One that was taken away from its Job does not count for it.
+                    // One that was let go before its end, as surplus, does not count, nor one that was taken away.
+                    && pod.last.is_tracked()
                     && pod.last.job() == Some(uid))
         };
         self.ledger.pods_ever_of(uid).filter(counts).count() as u64

@@ -484,6 +484,18 @@ fn inv_17_never_above_the_wanted_number() {
     let late = || and(begun(), vec![deleted(), ("world", START, "Pod", deleting(pod("p", "Succeeded")))]);
     keeps(and(late(), vec![("job", START + 1, "Pod", pod("r", "Pending"))]));
     breaks("INV-17", and(late(), vec![("job", START + 600, "Pod", pod("r", "Pending"))]));
+    // One that was let go as surplus, and succeeds then, was not waited for.
+    let surplus = |pod: Value| with(deleting(pod), "/metadata/annotations", json!({"tally.dev/surplus": "true"}));
+    let let_go = and(
+        begun(),
+        vec![
+            ("job", START, "Pod", surplus(pod("p", "Running"))),
+            ("job", START, "Pod", surplus(untracked("p", "Running"))),
+            ("world", START, "Pod", surplus(untracked("p", "Succeeded"))),
+        ],
+    );
+    let replaced = judged(&and(let_go, vec![("job", START + 600, "Pod", pod("r", "Pending"))]));
+    assert!(!invariants(&replaced).contains(&"INV-17"), "{:#?}", replaced.violations);
     let only_failed = ("world", START, "Job", job(json!({"podReplacementPolicy": "Failed"}), json!({})));
     breaks("INV-18", and(begun(), vec![only_failed, deleted(), ("job", START, "Pod", pod("r", "Pending"))]));
     let rest = judge(

@@ -25,8 +25,13 @@ impl Clock {
     }
 
     pub fn now(&self) -> Timestamp {
+        self.at(Instant::now())
+    }
+
+    /// What it shows at a moment.
+    pub(super) fn at(&self, moment: Instant) -> Timestamp {
         let beginning = Timestamp::from_second(BEGINNING).expect("a date of this century");
-        beginning + self.start.elapsed()
+        beginning + moment.saturating_duration_since(self.start)
     }
 
     /// Milliseconds since the world began.

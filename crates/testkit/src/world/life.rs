@@ -1,6 +1,6 @@
 //! One process of controllers: it begins with empty memory and can end at any moment.
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use controllers::{
     cronjob, gc, job, podgc,
@@ -9,8 +9,11 @@ use controllers::{
 };
 use tokio::task::JoinSet;
 
-use super::{Clock, clock::Chance};
-use crate::faults::Wire;
+use super::{Clock, NODE, clock::Chance};
+use crate::{
+    faults::Wire,
+    node::{Agent, Machine},
+};
 
 /// Which controllers run.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,6 +23,8 @@ pub struct Controllers {
     pub cron_job: bool,
     pub gc: bool,
     pub pod_gc: bool,
+    /// Instead of the stand-in for kubelets, whose calls meet no faults.
+    pub node: bool,
     /// Changes the Job controller's options.
     pub tune: Option<fn(&mut job::Options)>,
 }
@@ -34,7 +39,13 @@ pub(super) struct Life {
 }
 
 impl Life {
-    pub(super) fn begin(controllers: &Controllers, wire: &Wire, clock: Clock, chance: &Chance) -> Self {
+    pub(super) fn begin(
+        controllers: &Controllers,
+        machine: &Machine,
+        wire: &Wire,
+        clock: Clock,
+        chance: &Chance,
+    ) -> Self {
         let chance = chance.clone();
         let environment = Environment::new(move || clock.now(), move || chance.next());
         let mut life = Self { tasks: JoinSet::new(), job_metrics: None };
@@ -65,6 +76,11 @@ impl Life {
         if controllers.pod_gc {
             let context = life.context("podgc", wire, &environment);
             life.tasks.spawn(podgc::run(context, podgc::Options::default()));
+        }
+        if controllers.node {
+            let context = life.context("node", wire, &environment);
+            let agent = Agent::new(NODE, machine.clone(), context, Arc::new(move |moment| clock.at(moment)));
+            life.tasks.spawn(agent.run());
         }
         life
     }

@@ -42,10 +42,15 @@ pub use self::{
     life::Controllers,
     script::{Step, What, When, edit},
 };
-use crate::faults::{Point, Wire};
+use crate::{
+    faults::Wire,
+    node::{Fate, Instance, Machine},
+};
 
 pub(crate) const PODS: Resource = Resource::PODS;
 pub(crate) const JOBS: Resource = Resource::JOBS;
+/// Where pods of scenarios run.
+pub(crate) const NODE: &str = "node";
 
 /// Nothing happens for so long: then nothing will. Longer than any delay there is: retries come within a minute, and
 /// creations that are never seen are expected for five.
@@ -74,6 +79,8 @@ pub struct World {
     chance: Chance,
     setting: Setting,
     life: Option<Life>,
+    /// The containers, where the node is a real one. They outlive a life.
+    machine: Machine,
     /// What the kubelet still has to do.
     pending: Arc<AtomicUsize>,
     /// How far the users are.
@@ -129,6 +136,7 @@ impl World {
             chance,
             setting,
             life: None,
+            machine: Machine::new(Arc::new(move |moment| clock.at(moment)), Arc::new(fate)),
             pending: Arc::default(),
             stage: Stage::default(),
             metrics: Vec::new(),
@@ -138,10 +146,11 @@ impl World {
     }
 
     /// Starts everything and lets it happen until nothing does any more.
-    pub async fn play(&mut self, points: &[Point]) -> Result<(), Unrest> {
-        self.wire.expect(points);
-        let kubelet = Kubelet::new(self.client.clone(), self.clock, self.setting.behaviours, self.pending.clone());
-        tokio::spawn(kubelet.run(self.store.clone()));
+    pub async fn play(&mut self) -> Result<(), Unrest> {
+        if !self.setting.controllers.node {
+            let kubelet = Kubelet::new(self.client.clone(), self.clock, self.setting.behaviours, self.pending.clone());
+            tokio::spawn(kubelet.run(self.store.clone()));
+        }
         self.begin_life();
         let play = Play {
             store: self.store.clone(),
@@ -159,6 +168,15 @@ impl World {
     /// Whether the users have done all they had to do.
     pub fn has_played(&self) -> bool {
         self.stage.is_over()
+    }
+
+    /// What is wrong with the containers of a real node that has come to rest (INV-49, INV-50).
+    pub fn container_violations(&self) -> Vec<String> {
+        let mut violations = self.machine.violations();
+        let live = script::live_pods(&self.store);
+        let left = self.machine.running().into_iter().filter(|uid| !live.contains(&**uid));
+        violations.extend(left.map(|uid| format!("INV-49: a process of the pod {uid}, which is over, runs")));
+        violations
     }
 
     /// Ends the present process and lets a new one with empty memory come to rest.
@@ -199,7 +217,8 @@ impl World {
     }
 
     fn begin_life(&mut self) {
-        self.life = Some(Life::begin(&self.setting.controllers, &self.wire, self.clock, &self.chance));
+        let life = Life::begin(&self.setting.controllers, &self.machine, &self.wire, self.clock, &self.chance);
+        self.life = Some(life);
     }
 
     fn end_life(&mut self) {
@@ -253,6 +272,17 @@ async fn bootstrap(backend: store::MemoryBackend) {
     let environment = Environment::new(move || clock.now(), move || chance.wide());
     let options = Options { admin_token: None, gates: batch_types::gates::Gates::DEFAULT, environment };
     ApiServer::new(store, options).await.expect("an empty store takes the first objects");
+}
+
+/// A container's arguments say what its processes do: `run=MILLIS`, and the first `fails=TIMES` end with 1.
+fn fate(instance: &Instance, arguments: &[String]) -> Fate {
+    let value = |name: &str| arguments.iter().find_map(|text| text.strip_prefix(name)?.strip_prefix('='));
+    let number = |name: &str| value(name).and_then(|text| text.parse::<u32>().ok()).unwrap_or(0);
+    Fate {
+        runs: Duration::from_millis(number("run").into()),
+        code: i32::from(instance.attempt < number("fails")),
+        stop_takes: Duration::from_millis(400),
+    }
 }
 
 /// Runs something on a runtime of its own whose clock is paused.

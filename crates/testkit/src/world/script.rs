@@ -1,5 +1,6 @@
 //! What users do in a scenario, and when.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -73,6 +74,8 @@ struct Object {
 #[serde(rename_all = "camelCase")]
 struct Metadata {
     name: String,
+    #[serde(default)]
+    uid: String,
     deletion_timestamp: Option<String>,
 }
 
@@ -101,6 +104,13 @@ impl Stage {
 /// Whether every Job there is has ended.
 pub(super) fn all_jobs_are_over(store: &ObjectStore) -> bool {
     objects(store, "jobs.batch/").iter().all(|job| has_condition(job, "Complete") || has_condition(job, "Failed"))
+}
+
+/// The uids of pods that have not ended.
+pub(super) fn live_pods(store: &ObjectStore) -> BTreeSet<String> {
+    let pods = objects(store, "pods/").into_iter();
+    let live = pods.filter(|pod| !matches!(pod.status["phase"].as_str(), Some("Succeeded" | "Failed")));
+    live.map(|pod| pod.metadata.uid).collect()
 }
 
 /// Does the steps of a scenario one after the other.

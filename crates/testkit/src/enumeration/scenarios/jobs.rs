@@ -45,6 +45,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             cron_job: false,
             gc: false,
             pod_gc: false,
+            node: false,
             tune: Some(|options| options.settings.uncounted_pods_max = 2),
         },
         ..Scenario::job(

@@ -6,6 +6,7 @@ mod collectors;
 mod cron_jobs;
 mod ends;
 mod jobs;
+mod nodes;
 mod owners;
 mod policies;
 mod sizes;
@@ -13,7 +14,7 @@ mod sizes;
 use serde_json::{Value, json};
 
 use crate::faults::Fault;
-use crate::world::{Behaviours, Controllers, JOBS, Step, What, When};
+use crate::world::{Behaviours, Controllers, JOBS, NODE, Step, What, When};
 
 /// A world and how it ends if nothing goes wrong.
 #[derive(Debug, Clone, Copy)]
@@ -38,7 +39,8 @@ pub struct Scenario {
 
 impl Scenario {
     const fn job(name: &'static str, behaviours: Behaviours, script: fn() -> Vec<Step>, ends: &'static str) -> Self {
-        let controllers = Controllers { job: true, ttl: false, cron_job: false, gc: false, pod_gc: false, tune: None };
+        let controllers =
+            Controllers { job: true, ttl: false, cron_job: false, gc: false, pod_gc: false, node: false, tune: None };
         Self {
             name,
             controllers,
@@ -64,6 +66,7 @@ pub fn all() -> Vec<Scenario> {
         owners::SCENARIOS,
         cron_jobs::SCENARIOS,
         collectors::SCENARIOS,
+        nodes::SCENARIOS,
     ]
     .concat()
 }
@@ -83,7 +86,7 @@ fn job_spec(fields: Value) -> Value {
 
 /// On a node, so that a deletion is graceful.
 fn pod_spec(restart_policy: &str) -> Value {
-    json!({"restartPolicy": restart_policy, "nodeName": "node", "containers": [{"name": "main", "image": "busybox"}]})
+    json!({"restartPolicy": restart_policy, "nodeName": NODE, "containers": [{"name": "main", "image": "busybox"}]})
 }
 
 /// The first step of most: a user makes the Job, when the controllers have been at work for a while.

@@ -98,7 +98,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 ];
 
 const WITH_GC: Controllers =
-    Controllers { job: true, ttl: false, cron_job: false, gc: true, pod_gc: false, tune: None };
+    Controllers { job: true, ttl: false, cron_job: false, gc: true, pod_gc: false, node: false, tune: None };
 const DELETE_BACKGROUND: fn() -> Vec<Step> = || deleted("Background");
 const DELETE_FOREGROUND: fn() -> Vec<Step> = || deleted("Foreground");
 const DELETE_ORPHAN: fn() -> Vec<Step> = || deleted("Orphan");

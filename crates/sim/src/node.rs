@@ -1,22 +1,19 @@
-//! Nodes: the product's own pod lifecycle, over processes that only exist on paper (P-18).
+//! The nodes of a world, and what their processes do by chance (P-18).
 //!
-//! [`Machine`] is what outlives the node's process: the containers. [`Node`] is the process, which finds them again.
-
-mod agent;
-mod machine;
+//! How a process behaves is in its arguments: `run=MILLIS` at most, `fail=PERMILLE`, `codes=1,42`, `term=MILLIS` to stop.
+//! Everything else follows from the identity of the instance, so that the same pod does the same whenever it is asked.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use controllers::runtime::requests::{self, DeleteOptions, Ignored, PatchType};
 use controllers::runtime::{ControllerContext, Environment, Metrics, Resource, Shutdown};
 use kube::Client;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use testkit::node::{Agent, Fate, Instance, Machine};
 use tokio::task::JoinSet;
 
-pub(crate) use machine::Machine;
-
-use self::agent::Agent;
 use crate::clock::Clock;
 use crate::network::{Life, Network};
 use crate::random::Random;
@@ -36,7 +33,8 @@ impl Node {
         // Events are not sent: nothing depends on those of a node.
         let (context, _events) = ControllerContext::new(client, Metrics::new(), environment, Shutdown::new());
         let mut tasks = JoinSet::new();
-        let agent = Agent::new(name, machine.clone(), context, clock.clone());
+        let clock = clock.clone();
+        let agent = Agent::new(name, machine.clone(), context, Arc::new(move |moment| clock.at(moment)));
         tasks.spawn(agent.run());
         Self { life, tasks }
     }
@@ -83,5 +81,20 @@ pub(crate) async fn unregister(client: &Client, name: &str) -> Result<(), kube::
     }
 }
 
-/// What the parts of this module call a pod.
-type Uid = Arc<str>;
+/// The machine of a node, under the node's own seed.
+pub(crate) fn machine(clock: &Clock, seed: u64) -> Machine {
+    let clock = clock.clone();
+    Machine::new(Arc::new(move |moment| clock.at(moment)), Arc::new(move |instance, args| fate(seed, instance, args)))
+}
+
+fn fate(seed: u64, instance: &Instance, arguments: &[String]) -> Fate {
+    let value = |name: &str| arguments.iter().find_map(|text| text.strip_prefix(name)?.strip_prefix('='));
+    let number = |name: &str| value(name).and_then(|text| text.parse().ok()).unwrap_or(0);
+    let codes: Vec<i32> = value("codes").into_iter().flat_map(|text| text.split(',')).flat_map(str::parse).collect();
+    let codes = if codes.is_empty() { vec![1] } else { codes };
+    let purpose = format!("{}/{}/{}", instance.pod, instance.container, instance.attempt);
+    let mut random = Random::of(seed, &purpose);
+    let runs = Duration::from_millis(random.below(number("run") + 1));
+    let code = if random.chance(number("fail")) { random.pick(&codes) } else { 0 };
+    Fate { runs, code, stop_takes: Duration::from_millis(number("term")) }
+}

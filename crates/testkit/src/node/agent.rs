@@ -4,6 +4,7 @@
 //! keeps directories, neither of which can be simulated in one thread.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::time::Duration;
 
 use controllers::runtime::requests::{self, DeleteOptions, Ignored, PatchType, Preconditions};
@@ -15,9 +16,8 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::Uid;
 use super::machine::{Instance, Machine};
-use crate::clock::Clock;
+use super::{Uid, Walls};
 
 const ADDRESS: &str = "127.0.0.1";
 /// A call that failed is tried again after this.
@@ -60,11 +60,12 @@ struct Entry {
     retry_at: Option<Instant>,
 }
 
-pub(super) struct Agent {
+/// The process that looks after the pods of one machine.
+pub struct Agent {
     name: String,
     machine: Machine,
     context: ControllerContext,
-    clock: Clock,
+    walls: Walls,
     started: Instant,
     pods: BTreeMap<Uid, Entry>,
     /// Ended and reported; the watch may still show them as they were before.
@@ -75,14 +76,14 @@ pub(super) struct Agent {
 }
 
 impl Agent {
-    pub(super) fn new(name: &str, machine: Machine, context: ControllerContext, clock: Clock) -> Self {
-        // Not bounded: the simulation is.
+    pub fn new(name: &str, machine: Machine, context: ControllerContext, walls: Walls) -> Self {
+        // Not bounded: worlds are.
         let (messages, inbox) = mpsc::unbounded_channel();
         Self {
             name: name.to_owned(),
             machine,
             context,
-            clock,
+            walls,
             started: Instant::now(),
             pods: BTreeMap::new(),
             finished: BTreeSet::new(),
@@ -92,7 +93,7 @@ impl Agent {
         }
     }
 
-    pub(super) async fn run(mut self) {
+    pub async fn run(mut self) {
         let Some(mut inbox) = self.inbox.take() else { return };
         let source = Source { field_selector: format!("spec.nodeName={}", self.name), ..Source::all(Resource::PODS) };
         let changes = self.messages.clone();
@@ -125,7 +126,7 @@ impl Agent {
     }
 
     fn moment(&self) -> Moment {
-        Moment { wall: self.clock.now(), elapsed: self.started.elapsed() }
+        Moment { wall: (self.walls)(Instant::now()), elapsed: self.started.elapsed() }
     }
 
     fn tick(&mut self) {
@@ -325,5 +326,11 @@ fn answer(answered: Result<(), kube::Error>) -> Answer {
         Err(error) if requests::is_not_found(&error) => Answer::Gone,
         Err(kube::Error::Api(status)) if status.code == 409 && status.message.contains("UID in ") => Answer::Gone,
         Err(_) => Answer::Failed,
+    }
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent").field("name", &self.name).field("machine", &self.machine).finish_non_exhaustive()
     }
 }
