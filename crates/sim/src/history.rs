@@ -40,7 +40,10 @@ impl Change {
         let author = notes.authors.get(&self.revision).map_or("?", |(name, _)| name);
         let sign = if self.is_delete { '-' } else { '+' };
         let facts = match self.key.split('/').next() {
-            Some("pods") => json!([status["phase"], object["spec"]["nodeName"]]),
+            Some("pods") => {
+                let is_surplus = !meta["annotations"]["tally.dev/surplus"].is_null();
+                json!([status["phase"], object["spec"]["nodeName"], restarts(status), is_surplus.then_some("surplus")])
+            }
             Some("jobs.batch") => {
                 let conditions = status["conditions"].as_array().into_iter().flatten();
                 let conditions: Vec<&Value> = conditions.map(|condition| &condition["type"]).collect();
@@ -53,6 +56,12 @@ impl Change {
         let (deleted, finalizers) = (&meta["deletionTimestamp"], &meta["finalizers"]);
         format!("{:>6} {author:<9} {sign} {} {} {deleted} {finalizers} {facts}", self.revision, self.key, meta["uid"])
     }
+}
+
+/// How often the containers of a pod were started again; nothing if there are none yet.
+fn restarts(status: &Value) -> Vec<&Value> {
+    let lists = [&status["initContainerStatuses"], &status["containerStatuses"]];
+    lists.into_iter().filter_map(Value::as_array).flatten().map(|container| &container["restartCount"]).collect()
 }
 
 /// INV-43: revisions follow one another, whatever happened to the disk.

@@ -182,6 +182,7 @@ async fn history(changes: &[Change], notes: Notes) -> History {
     let authored: Vec<Authored> =
         notes.authors.into_iter().map(|(revision, (name, at))| Authored { revision, by: author(name), at }).collect();
     let mut history = History::read(&store, &authored);
+    history.unheard = Some(notes.unheard);
     history.reads =
         notes.reads.into_iter().map(|(name, path, revision)| Read { by: author(name), path, revision }).collect();
     history

@@ -47,6 +47,15 @@ struct Sender {
     life: Life,
     /// Whether its sender has given it up.
     is_late: bool,
+    /// Whether the answer gets lost.
+    is_unheard: bool,
+}
+
+impl Sender {
+    /// Whether it does not count on the call any more, or another process does the same work.
+    fn is_unfenced(&self) -> bool {
+        self.is_late || self.life.is_over() || self.life.has_rival()
+    }
 }
 
 impl Life {
@@ -106,6 +115,8 @@ pub(crate) struct Notes {
     /// Revisions that a call wrote whose sender did not count on it any more: it came late, or its sender was dead, or
     /// another process did the same work at the time.
     pub(crate) unfenced: BTreeSet<u64>,
+    /// Revisions that a call wrote whose sender was not told of it, or not the only one to work on it.
+    pub(crate) unheard: BTreeSet<u64>,
 }
 
 /// What becomes of one call.
@@ -179,7 +190,9 @@ impl Network {
         }
         match fate {
             Fate::Delivered => {
-                let answered = self.deliver(Sender { name, life: life.clone(), is_late: false }, request, there).await;
+                let answered = self
+                    .deliver(Sender { name, life: life.clone(), is_late: false, is_unheard: false }, request, there)
+                    .await;
                 pause(back).await;
                 answered
             }
@@ -189,7 +202,10 @@ impl Network {
             }
             Fate::ReplyLost => {
                 // The answer's body is dropped unread, which ends a watch too.
-                drop(self.deliver(Sender { name, life: life.clone(), is_late: false }, request, there).await);
+                drop(
+                    self.deliver(Sender { name, life: life.clone(), is_late: false, is_unheard: true }, request, there)
+                        .await,
+                );
                 Err("the connection was reset before the answer came".into())
             }
             Fate::Late(delay) => {
@@ -198,7 +214,9 @@ impl Network {
                 tokio::spawn(async move {
                     pause(delay).await;
                     // What was on its way arrives, even if its sender is dead by now.
-                    let _ = network.deliver(Sender { name, life, is_late: true }, request, Duration::ZERO).await;
+                    let _ = network
+                        .deliver(Sender { name, life, is_late: true, is_unheard: true }, request, Duration::ZERO)
+                        .await;
                     network.shared.late.fetch_sub(1, Ordering::Relaxed);
                 });
                 pause(there).await;
@@ -267,6 +285,9 @@ impl Network {
         let bytes = body.collect().await?.to_bytes();
         if let Some(revision) = resource_version(&bytes).filter(|_| parts.status.is_success()) {
             self.note_author(&sender, revision);
+            if !sender.is_unheard && !sender.is_unfenced() {
+                self.shared.notes.lock().unheard.remove(&revision);
+            }
         }
         Ok(self.watched(Response::from_parts(parts, Body::from(bytes)), callee.dead))
     }
@@ -276,7 +297,10 @@ impl Network {
         let mut notes = self.shared.notes.lock();
         let is_news = !notes.authors.contains_key(&revision);
         notes.authors.entry(revision).or_insert((sender.name, now));
-        if is_news && (sender.is_late || sender.life.is_over() || sender.life.has_rival()) {
+        if is_news {
+            notes.unheard.insert(revision);
+        }
+        if is_news && sender.is_unfenced() {
             notes.unfenced.insert(revision);
         }
     }

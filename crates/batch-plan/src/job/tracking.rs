@@ -77,7 +77,9 @@ pub(crate) fn collect(tally: &Tally, totals: &Totals, around: Circumstances, set
             round.more = true;
             break;
         }
-        let side = count_as(fate, around.ending);
+        // A pod that is marked as surplus does not fail with its Job either: found deleted, after a crash say, it would
+        // not count, so it must not now (INV-1).
+        let side = count_as(fate, around.ending).filter(|_| fate != Fate::Live || !tally.marked.contains(uid));
         match (fate, side) {
             (Fate::Live | Fate::Removed, None) if !around.deleting && tally.is_live(uid) && !is(Mutation::I04) => {
                 round.let_go.push(tally.pod_ref(uid));

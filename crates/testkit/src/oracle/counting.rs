@@ -90,9 +90,14 @@ impl Judge<'_> {
                     pod.ended == Some(Side::Failed) || going || failing
                 }
             };
-            // A mark that arrived late was given up, and another reason to let the pod go may have come since.
-            let late = self.tolerance.late_landings && pod.marked.is_some_and(|at| is_recent(at, change.at, window));
-            let surplus = pod.last.is_surplus() && pod.last.metadata.is_deleting() && pod.ended.is_none() && !late;
+            // A mark that nobody was told of was given up, and another reason to let the pod go may have come since.
+            let given_up = |revision| match &self.history.unheard {
+                Some(unheard) => unheard.contains(&revision),
+                None => self.tolerance.late_landings,
+            };
+            let unseen = |(revision, at)| given_up(revision) && is_recent(at, change.at, window);
+            let unseen = pod.marked.is_some_and(unseen);
+            let surplus = pod.last.is_surplus() && pod.last.metadata.is_deleting() && pod.ended.is_none() && !unseen;
             // What makes a rule ignore it may have come after its end, and so lately that nobody can know.
             let unknowable = pod.touched_up.is_some_and(|at| is_recent(at, change.at, window));
             let ignored = job.policy_action(&pod.last) == Some("Ignore") && side == Side::Failed && !unknowable;

@@ -1,6 +1,9 @@
 //! The store's log as the oracle reads it: every change of every pod, Job and CronJob, in order.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use apiserver::storage::ObjectStore;
 use bytes::Bytes;
@@ -20,6 +23,9 @@ pub struct History {
     pub announcements: Vec<Announcement>,
     pub reads: Vec<Read>,
     pub calls: Vec<Call>,
+    /// Revisions whose writers were not told: the answer got lost, they were dead by then, or had given up. Nothing where
+    /// nobody wrote that down.
+    pub unheard: Option<BTreeSet<u64>>,
 }
 
 /// One revision as it is stored.

@@ -42,8 +42,8 @@ pub(super) struct PodRecord {
     pub(super) let_go: bool,
     pub(super) ever_tracked: bool,
     pub(super) ever_surplus: bool,
-    /// Whether it was marked as surplus, and when.
-    pub(super) marked: Option<Option<Timestamp>>,
+    /// Whether it was marked as surplus, at which revision, and when.
+    pub(super) marked: Option<(u64, Option<Timestamp>)>,
     /// Since when it is being deleted.
     pub(super) deleting_at: Option<Timestamp>,
     /// The Job controller deleted it without calling it surplus, at this revision.
@@ -71,6 +71,16 @@ pub(super) struct JobRecord {
     pub(super) completions_max: u64,
     /// Indexes that a pod of the Job succeeded with.
     pub(super) succeeded_indexes: BTreeSet<u32>,
+    pub(super) restarts: Restarts,
+}
+
+/// How often containers of a Job's pods were restarted in place: the sum over the pods of one moment. It falls when a pod
+/// ends, and when a report of its node is overtaken by a later one.
+#[derive(Debug, Default)]
+pub(super) struct Restarts {
+    now: u64,
+    /// Earlier sums and until when they held, newest last.
+    earlier: Vec<(u64, Option<Timestamp>)>,
 }
 
 #[derive(Debug)]
@@ -86,6 +96,7 @@ pub(super) struct CronJobRecord {
 
 impl Ledger {
     pub(super) fn apply_pod(&mut self, change: &Change, step: &Step<Pod>) {
+        self.apply_restarts(change, step);
         let Some(state) = step.after.as_ref().or(step.before.as_ref()) else { return };
         let record = self.pods.entry(state.metadata.uid.clone()).or_insert_with(|| PodRecord::new(state, change));
         record.gone = step.after.is_none();
@@ -99,7 +110,7 @@ impl Ledger {
         record.job = state.job().map(str::to_owned).or(record.job.take());
         record.ever_tracked |= state.is_tracked();
         if state.is_surplus() && !record.ever_surplus {
-            record.marked = Some(change.at);
+            record.marked = Some((change.revision, change.at));
         }
         record.ever_surplus |= state.is_surplus();
         if record.ended.is_none() && state.ended().is_some() {
@@ -112,6 +123,19 @@ impl Ledger {
             && let Some(job) = self.jobs.get_mut(job)
         {
             job.succeeded_indexes.insert(index);
+        }
+    }
+
+    /// What the pod adds to the restarts of its Job. An owner may change, and so may what is left of the old one.
+    fn apply_restarts(&mut self, change: &Change, step: &Step<Pod>) {
+        let owners = [&step.before, &step.after].map(|pod| pod.as_ref().and_then(|pod| pod.job()));
+        let owners: BTreeSet<&str> = owners.into_iter().flatten().collect();
+        for uid in owners {
+            let Some(job) = self.jobs.get_mut(uid) else { continue };
+            let ours = |pod: &&Arc<Pod>| pod.job() == Some(uid) && job.last.selects(pod);
+            let share = |pod: &Option<Arc<Pod>>| pod.as_ref().filter(ours).map_or(0, |pod| pod.restarts());
+            let (before, after) = (share(&step.before), share(&step.after));
+            job.restarts.change(before, after, change.at);
         }
     }
 
@@ -219,6 +243,7 @@ impl JobRecord {
             finished_revision: None,
             completions_max: 0,
             succeeded_indexes: BTreeSet::new(),
+            restarts: Restarts::default(),
         }
     }
 
@@ -233,6 +258,21 @@ impl JobRecord {
         let recent = move |until: &Option<Timestamp>| is_recent(*until, now, window);
         let earlier = self.earlier.iter().filter(move |(_, until)| recent(until)).map(|(job, _)| job);
         earlier.chain(std::iter::once(&self.last))
+    }
+}
+
+impl Restarts {
+    fn change(&mut self, before: u64, after: u64, at: Option<Timestamp>) {
+        if before != after {
+            self.earlier.push((self.now, at));
+            self.now = (self.now + after).saturating_sub(before);
+        }
+    }
+
+    /// The most that a controller may take for the present sum.
+    pub(super) fn believable(&self, now: Option<Timestamp>, window: Duration) -> u64 {
+        let earlier = self.earlier.iter().filter(|(_, until)| is_recent(*until, now, window));
+        earlier.map(|(sum, _)| *sum).max().unwrap_or(0).max(self.now)
     }
 }
 

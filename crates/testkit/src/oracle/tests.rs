@@ -150,20 +150,25 @@ fn inv_1_counts_are_exact() {
     breaks("INV-1", and(counted(), vec![status(again)]));
 }
 
-/// A surplus pod counts as nothing, unless its mark has just arrived, late, and its sender has given it up.
+/// A surplus pod counts as nothing, unless its mark has just arrived and its sender has given it up. Where it was
+/// written down who was told, that decides; elsewhere, whether calls land late.
 #[test]
 fn inv_1_what_is_surplus_does_not_count() {
     let surplus = |pod: Value| with(pod, "/metadata/annotations", json!({"tally.dev/surplus": "true"}));
-    let counts = |seconds, late_landings| {
+    let counts = |seconds, late_landings, unheard: Option<u64>| {
         let steps = vec![
             ("world", START, "Pod", deleting(pod("p", "Running"))),
             ("job", START, "Pod", surplus(deleting(pod("p", "Running")))),
             ("job", START + seconds, "Job", job(json!({}), json!({"uncountedTerminatedPods": uncounted(&[], &["p"])}))),
         ];
         let tolerance = Tolerance { settled: false, late_landings, ..Tolerance::default() };
-        !invariants(&judge(&History::of(&and(begun(), steps)), tolerance)).contains(&"INV-1")
+        let unheard = unheard.map(|revision| [revision].into());
+        let history = History { unheard, ..History::of(&and(begun(), steps)) };
+        !invariants(&judge(&history, tolerance)).contains(&"INV-1")
     };
-    assert!(!counts(0, false) && counts(0, true) && !counts(600, true));
+    assert!(!counts(0, false, None) && counts(0, true, None) && !counts(600, true, None));
+    let (deletion, mark) = (Some(5), Some(6));
+    assert!(counts(0, true, mark) && !counts(0, true, deletion) && !counts(600, true, mark));
 }
 
 /// A rule ignores a failure because of a condition; one that comes after the end may not be known yet.
@@ -379,6 +384,40 @@ fn inv_10_verdicts_have_reasons() {
     for reason in ["CompletionsReached", "SuccessPolicy"] {
         breaks("INV-10", and(begun(), vec![verdict("SuccessCriteriaMet", reason)]));
     }
+}
+
+/// Restarts in place count while their pods live, and all at one moment; a controller may be a moment behind (JC-903).
+#[test]
+fn inv_10_restarts_in_place_are_those_of_one_moment() {
+    const LATER: i64 = 600;
+    let spec = |limit: u64| json!({"backoffLimit": limit, "template": {"spec": {"restartPolicy": "OnFailure"}}});
+    let restarted = |name: &str, phase: &str, restarts: u64| {
+        let containers = json!([{"name": "main", "restartCount": restarts}]);
+        ("world", START + 1, "Pod", with(pod(name, phase), "/status/containerStatuses", containers))
+    };
+    let is_right = |limit: u64, steps: Steps, seconds: i64| {
+        let verdict = json!({"startTime": at(0), "conditions": [condition("FailureTarget", "BackoffLimitExceeded")]});
+        let begun = vec![("world", START, "Job", job(spec(limit), json!({"startTime": at(0)})))];
+        let verdict = vec![("job", START + 1 + seconds, "Job", job(spec(limit), verdict))];
+        !invariants(&judged(&and(begun, and(steps, verdict)))).contains(&"INV-10")
+    };
+    let running = |p, q| vec![restarted("p", "Running", p), restarted("q", "Running", q)];
+    assert!(is_right(2, running(1, 1), LATER) && !is_right(3, running(1, 1), LATER));
+    assert!(is_right(0, running(1, 0), LATER) && !is_right(0, running(0, 0), LATER));
+
+    let init = json!([{"name": "init", "restartCount": 2}]);
+    let init = vec![("world", START, "Pod", with(pod("p", "Pending"), "/status/initContainerStatuses", init))];
+    assert!(is_right(2, init.clone(), LATER) && !is_right(3, init, LATER));
+
+    // An old report that overtakes a newer one, an end, and a removal are known soon.
+    let gone = || vec![restarted("p", "Succeeded", 2), ("world", START + 1, "Pod p", Value::Null)];
+    for news in [vec![restarted("p", "Running", 0)], vec![restarted("p", "Succeeded", 2)], gone()] {
+        let steps = and(running(2, 0), news);
+        assert!(is_right(2, steps.clone(), 1) && !is_right(2, steps.clone(), LATER) && !is_right(3, steps, 1));
+    }
+    // Two that never ran at the same time do not add up.
+    let in_turn = vec![restarted("p", "Running", 1), restarted("p", "Succeeded", 1), restarted("q", "Running", 1)];
+    assert!(is_right(1, in_turn.clone(), 1) && !is_right(2, in_turn, 1));
 }
 
 #[test]

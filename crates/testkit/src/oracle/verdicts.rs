@@ -127,7 +127,8 @@ impl Judge<'_> {
                 let known = |pod: &&&super::ledger::PodRecord| pod.counted.is_some() || pod.listed.is_some();
                 let waiting = pods.iter().filter(|pod| pod.ended == Some(Side::Failed) && !known(pod)).count() as u64;
                 let listed = job.status.uncounted_terminated_pods.failed.len() as u64 + waiting;
-                let restarts: u64 = pods.iter().filter(|pod| !pod.gone).map(|pod| pod.last.restarts()).sum();
+                let restarts = &self.ledger.jobs[&job.metadata.uid].restarts;
+                let restarts = restarts.believable(change.at, self.tolerance.window);
                 let in_place = job.spec.template.spec.restart_policy == "OnFailure";
                 job.status.failed + listed > backoff || (in_place && restarts >= backoff.max(1))
             }

@@ -60,6 +60,7 @@ pub(super) struct Pod {
 pub(super) struct PodStatus {
     pub(super) phase: String,
     pub(super) conditions: Vec<Condition>,
+    pub(super) init_container_statuses: Vec<Container>,
     pub(super) container_statuses: Vec<Container>,
 }
 
@@ -129,8 +130,13 @@ impl Pod {
         self.status.container_statuses.iter().filter_map(ended).max()
     }
 
+    /// Restarts in place, as far as they count against the back-off limit: those of a pod that has ended do not (JC-903).
     pub(super) fn restarts(&self) -> u64 {
-        self.status.container_statuses.iter().map(|container| container.restart_count).sum()
+        if !matches!(&*self.status.phase, "Pending" | "Running") {
+            return 0;
+        }
+        let all = self.status.init_container_statuses.iter().chain(&self.status.container_statuses);
+        all.map(|container| container.restart_count).sum()
     }
 }
 

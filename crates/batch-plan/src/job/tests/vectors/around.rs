@@ -108,6 +108,37 @@ fn surplus_pods_that_a_crash_left_behind_are_removed_and_not_counted() {
     );
 }
 
+/// INV-1: a removal could not be carried through, and then the Job failed. Whether a crash came between the deletion and the
+/// status, or not, the pod counts as nothing.
+#[test]
+fn surplus_pods_do_not_fail_with_their_job() {
+    check(
+        "job parallelism=2 completions=9 backoffLimit=0 | pods a:F b:R+ c:R",
+        expect![[r#"
+        end     b c
+        status  active=0 terminating=2 uncounted.failed=[a,c] conditions=[FailureTarget/BackoffLimitExceeded]
+        let go  b
+        release a c
+        status  failed=2 uncounted.failed=[]"#]],
+    );
+    check(
+        "job parallelism=2 completions=9 backoffLimit=0 | pods a:F b:R!+ c:R!",
+        expect![[r#"
+        status  uncounted.failed=[a,c] conditions=[FailureTarget/BackoffLimitExceeded]
+        let go  b
+        release a c
+        status  failed=2 uncounted.failed=[]"#]],
+    );
+    check(
+        "job parallelism=2 completions=9 backoffLimit=0 | pods a:F b:F+ c:R",
+        expect![[r#"
+        end     c
+        status  active=0 terminating=1 uncounted.failed=[a,b,c] conditions=[FailureTarget/BackoffLimitExceeded]
+        release a b c
+        status  failed=3 uncounted.failed=[]"#]],
+    );
+}
+
 // D10: gates that are off.
 
 fn without(managed_by: bool, replacement: bool) -> Settings {
