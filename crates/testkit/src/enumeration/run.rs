@@ -121,8 +121,8 @@ async fn judge(
         outcome.violations.push(violation("scenario", "its users wait in vain".to_owned()));
     }
     // Users who waited in vain for what a fault made impossible have not done the same.
-    let comparable = played && comparable(scenario, points);
     outcome.calls = world.wire.calls();
+    let comparable = played && comparable(scenario, points) && !makes_too_many(points, &outcome.calls);
     let revision = world.store.revision();
     if rest.is_ok() {
         // What has not happened by now is not to happen during the last restart, which must find nothing to do.
@@ -195,6 +195,12 @@ fn comparable(scenario: &Scenario, points: &[Point]) -> bool {
         Fault::Lag(_) | Fault::Past(_) => !scenario.lag_matters,
         _ => true,
     })
+}
+
+/// After another fault, a pod that is made when its maker is dead can be one too many, and can succeed too.
+fn makes_too_many(points: &[Point], calls: &[Call]) -> bool {
+    let creates = |number: &usize| calls.get(*number).is_some_and(|call| call.kind == "POST pods");
+    points.len() > 1 && points.iter().any(|(call, fault)| *fault == Fault::LateAfterRestart && creates(call))
 }
 
 fn tolerance(points: &[Point], settled: bool) -> Tolerance {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     Judge,
     history::{Change, Step},
-    ledger::is_recent,
+    ledger::{Mark, is_recent},
     views::{Job, JobStatus, Pod, Side, indexes},
 };
 
@@ -95,9 +95,10 @@ impl Judge<'_> {
                 Some(unheard) => unheard.contains(&revision),
                 None => self.tolerance.late_landings,
             };
-            let unseen = |(revision, at)| given_up(revision) && is_recent(at, change.at, window);
-            let unseen = pod.marked.is_some_and(unseen);
-            let surplus = pod.last.is_surplus() && pod.last.metadata.is_deleting() && pod.ended.is_none() && !unseen;
+            let unseen = |mark: Mark| given_up(mark.revision) && is_recent(mark.at, change.at, window);
+            // One that a user had deleted before counts as failed as well, if that is seen first.
+            let decides = pod.marked.is_none_or(|mark| !mark.was_deleting && !unseen(mark));
+            let surplus = pod.last.is_surplus() && pod.last.metadata.is_deleting() && pod.ended.is_none() && decides;
             // What makes a rule ignore it may have come after its end, and so lately that nobody can know.
             let unknowable = pod.touched_up.is_some_and(|at| is_recent(at, change.at, window));
             let ignored = job.policy_action(&pod.last) == Some("Ignore") && side == Side::Failed && !unknowable;
@@ -211,6 +212,12 @@ impl Judge<'_> {
         }
     }
 
+    /// Whether an index is beyond the size of its Job, as far as the controller can know that.
+    fn is_outside(&self, change: &Change, uid: &str, index: Option<u32>) -> bool {
+        let mut sizes = self.ledger.jobs[uid].believable(change.at, self.tolerance.window);
+        sizes.any(|job| !job.is_valid_index(index))
+    }
+
     /// INV-4: nobody loses the finalizer before it is on record.
     pub(super) fn pod_released(&mut self, change: &Change, step: &Step<Pod>) {
         let Some(before) = step.before.as_ref().filter(|pod| pod.is_tracked()) else { return };
@@ -253,7 +260,7 @@ impl Judge<'_> {
         let fails_with_it = ended.is_none() && job.status.holds("FailureTarget").is_some();
         let excluded = job.policy_action(before) == Some("Ignore")
             || fails_with_it && job.rule_for(before) == Some("Ignore")
-            || !job.is_valid_index(before.index())
+            || self.is_outside(change, &uid, before.index())
             || ended.is_none() && succeeds;
         if !on_record && !excluded {
             let what = format!("released in phase {} before it was on record", before.status.phase);

@@ -42,14 +42,23 @@ pub(super) struct PodRecord {
     pub(super) let_go: bool,
     pub(super) ever_tracked: bool,
     pub(super) ever_surplus: bool,
-    /// Whether it was marked as surplus, at which revision, and when.
-    pub(super) marked: Option<(u64, Option<Timestamp>)>,
+    /// Whether it was marked as surplus.
+    pub(super) marked: Option<Mark>,
     /// Since when it is being deleted.
     pub(super) deleting_at: Option<Timestamp>,
     /// The Job controller deleted it without calling it surplus, at this revision.
     pub(super) ended_by_us: Option<u64>,
     pub(super) listed: Option<Side>,
     pub(super) counted: Option<Side>,
+}
+
+/// How a pod came to be marked as surplus.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    pub(super) revision: u64,
+    pub(super) at: Option<Timestamp>,
+    /// Whether somebody had deleted it before.
+    pub(super) was_deleting: bool,
 }
 
 /// What is known of one Job, by uid.
@@ -110,7 +119,8 @@ impl Ledger {
         record.job = state.job().map(str::to_owned).or(record.job.take());
         record.ever_tracked |= state.is_tracked();
         if state.is_surplus() && !record.ever_surplus {
-            record.marked = Some((change.revision, change.at));
+            let was_deleting = record.deleting_at.is_some();
+            record.marked = Some(Mark { revision: change.revision, at: change.at, was_deleting });
         }
         record.ever_surplus |= state.is_surplus();
         if record.ended.is_none() && state.ended().is_some() {

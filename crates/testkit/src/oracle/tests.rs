@@ -151,13 +151,13 @@ fn inv_1_counts_are_exact() {
 }
 
 /// A surplus pod counts as nothing, unless its mark has just arrived and its sender has given it up. Where it was
-/// written down who was told, that decides; elsewhere, whether calls land late.
+/// written down who was told, that decides; elsewhere, whether calls land late. One that was deleted before may count.
 #[test]
 fn inv_1_what_is_surplus_does_not_count() {
     let surplus = |pod: Value| with(pod, "/metadata/annotations", json!({"tally.dev/surplus": "true"}));
-    let counts = |seconds, late_landings, unheard: Option<u64>| {
+    let counts_after = |first: Value, seconds, late_landings, unheard: Option<u64>| {
         let steps = vec![
-            ("world", START, "Pod", deleting(pod("p", "Running"))),
+            ("world", START, "Pod", first),
             ("job", START, "Pod", surplus(deleting(pod("p", "Running")))),
             ("job", START + seconds, "Job", job(json!({}), json!({"uncountedTerminatedPods": uncounted(&[], &["p"])}))),
         ];
@@ -166,9 +166,11 @@ fn inv_1_what_is_surplus_does_not_count() {
         let history = History { unheard, ..History::of(&and(begun(), steps)) };
         !invariants(&judge(&history, tolerance)).contains(&"INV-1")
     };
+    let counts = |seconds, late, unheard| counts_after(pod("p", "Running"), seconds, late, unheard);
     assert!(!counts(0, false, None) && counts(0, true, None) && !counts(600, true, None));
-    let (deletion, mark) = (Some(5), Some(6));
-    assert!(counts(0, true, mark) && !counts(0, true, deletion) && !counts(600, true, mark));
+    let (other, mark) = (Some(5), Some(6));
+    assert!(counts(0, true, mark) && !counts(0, true, other) && !counts(600, true, mark));
+    assert!(counts_after(deleting(pod("p", "Running")), 600, false, None));
 }
 
 /// A rule ignores a failure because of a condition; one that comes after the end may not be known yet.
@@ -256,6 +258,19 @@ fn inv_4_record_before_release() {
             ("job", START, "Pod", deleting(untracked("p", "Running"))),
         ],
     ));
+    // What is beyond the size of its Job does not count; that it has grown again may not be known yet.
+    let grown = |seconds| {
+        let sized = |completions: u32| job(json!({"completions": completions, "completionMode": "Indexed"}), json!({}));
+        let steps = vec![
+            ("world", START, "Job", sized(2)),
+            ("world", START, "Pod", of_index("p", "Succeeded", 1)),
+            ("world", START, "Job", sized(1)),
+            ("world", START, "Job", sized(2)),
+            ("job", START + seconds, "Pod", with(of_index("p", "Succeeded", 1), "/metadata/finalizers", json!([]))),
+        ];
+        invariants(&judged(&steps)).contains(&"INV-4")
+    };
+    assert!(!grown(1) && grown(600));
     // It counts if it succeeds before it is released, and so does a pod without which the Job has succeeded.
     breaks(
         "INV-4",
