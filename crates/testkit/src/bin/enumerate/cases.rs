@@ -22,7 +22,7 @@ pub(crate) struct Case {
 pub(crate) enum Kind {
     Single,
     Pair,
-    /// A pair that strikes where the world was before: it must go on as this one does.
+    /// A pair that strikes where the world was before, and is expected to go on as this one does.
     Known(Vec<Point>),
     /// What a known one is compared with.
     Model,
