@@ -29,6 +29,12 @@ pub struct Controllers {
     pub tune: Option<fn(&mut job::Options)>,
 }
 
+impl Controllers {
+    /// The one that most scenarios are about.
+    pub const JOB: Self =
+        Self { job: true, ttl: false, cron_job: false, gc: false, pod_gc: false, node: false, tune: None };
+}
+
 /// A period that is never over in a world.
 const NEVER: Duration = Duration::from_secs(7 * 86_400);
 

@@ -8,15 +8,7 @@ use crate::world::{Behaviour, Controllers, Step, What, When, edit};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
-        controllers: Controllers {
-            job: true,
-            ttl: true,
-            cron_job: false,
-            gc: true,
-            pod_gc: false,
-            node: false,
-            tune: None,
-        },
+        controllers: Controllers { ttl: true, gc: true, ..Controllers::JOB },
         ..Scenario::job(
             "ttl",
             |_| Behaviour::ends(0, 1_000),
@@ -25,15 +17,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         )
     },
     Scenario {
-        controllers: Controllers {
-            job: true,
-            ttl: true,
-            cron_job: false,
-            gc: false,
-            pod_gc: false,
-            node: false,
-            tune: None,
-        },
+        controllers: Controllers { ttl: true, ..Controllers::JOB },
         ..Scenario::job(
             "ttl-raised-and-removed",
             |_| Behaviour::ends(0, 1_000),
@@ -48,15 +32,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     // Of several Jobs those go whose time is up, and a namesake of one of them stays.
     Scenario {
-        controllers: Controllers {
-            job: true,
-            ttl: true,
-            cron_job: false,
-            gc: true,
-            pod_gc: false,
-            node: false,
-            tune: None,
-        },
+        controllers: Controllers { ttl: true, gc: true, ..Controllers::JOB },
         ..Scenario::job(
             "ttl-among-others",
             |_| Behaviour::ends(0, 1_000),
@@ -85,15 +61,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     // A CronJob goes, with its Jobs and their pods.
     Scenario {
-        controllers: Controllers {
-            job: true,
-            ttl: false,
-            cron_job: true,
-            gc: true,
-            pod_gc: false,
-            node: false,
-            tune: None,
-        },
+        controllers: Controllers { cron_job: true, gc: true, ..Controllers::JOB },
         ..Scenario::job(
             "gc-chain",
             |_| Behaviour { stop_ms: 1_000, ..Behaviour::runs() },
@@ -111,15 +79,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
     // A node goes, and with it the pod that ran there (REG-H05, REG-H07).
     Scenario {
-        controllers: Controllers {
-            job: true,
-            ttl: false,
-            cron_job: false,
-            gc: false,
-            pod_gc: true,
-            node: false,
-            tune: None,
-        },
+        controllers: Controllers { pod_gc: true, ..Controllers::JOB },
         // The collector acts on what it is shown: a pod that it does not know to have ended is ended once more.
         lag_matters: true,
         ..Scenario::job(

@@ -21,8 +21,7 @@ const RUN_LONG: Behaviours = |_| Behaviour { stop_ms: 1_000, ..Behaviour::ends(0
 const RUN_SHORT: Behaviours = |pod| Behaviour::ends(i32::from(pod.job.ends_with('1')), 60_000);
 
 const fn cron_job(name: &'static str, behaviours: Behaviours, script: fn() -> Vec<Step>) -> Scenario {
-    let controllers =
-        Controllers { job: true, ttl: false, cron_job: true, gc: false, pod_gc: false, node: false, tune: None };
+    let controllers = Controllers { cron_job: true, ..Controllers::JOB };
     Scenario { controllers, ..Scenario::job(name, behaviours, script, "cronjob c active=[]") }
 }
 

@@ -39,15 +39,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     ),
     Scenario {
         // More pods end at once than one sync may list.
-        controllers: Controllers {
-            job: true,
-            ttl: false,
-            cron_job: false,
-            gc: false,
-            pod_gc: false,
-            node: false,
-            tune: Some(|options| options.settings.uncounted_pods_max = 2),
-        },
+        controllers: Controllers { tune: Some(|options| options.settings.uncounted_pods_max = 2), ..Controllers::JOB },
         ..Scenario::job(
             "cap",
             |_| Behaviour::ends(0, 1_000),

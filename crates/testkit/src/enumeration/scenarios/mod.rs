@@ -39,8 +39,7 @@ pub struct Scenario {
 
 impl Scenario {
     const fn job(name: &'static str, behaviours: Behaviours, script: fn() -> Vec<Step>, ends: &'static str) -> Self {
-        let controllers =
-            Controllers { job: true, ttl: false, cron_job: false, gc: false, pod_gc: false, node: false, tune: None };
+        let controllers = Controllers::JOB;
         Self {
             name,
             controllers,

@@ -34,8 +34,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
 ];
 
 const fn node(name: &'static str, script: fn() -> Vec<Step>, ends: &'static str) -> Scenario {
-    let controllers =
-        Controllers { job: true, ttl: false, cron_job: false, gc: false, pod_gc: false, node: true, tune: None };
+    let controllers = Controllers { node: true, ..Controllers::JOB };
     Scenario {
         controllers,
         unknowable: beyond_a_node,

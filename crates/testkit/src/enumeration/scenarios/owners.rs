@@ -97,8 +97,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-const WITH_GC: Controllers =
-    Controllers { job: true, ttl: false, cron_job: false, gc: true, pod_gc: false, node: false, tune: None };
+const WITH_GC: Controllers = Controllers { gc: true, ..Controllers::JOB };
 const DELETE_BACKGROUND: fn() -> Vec<Step> = || deleted("Background");
 const DELETE_FOREGROUND: fn() -> Vec<Step> = || deleted("Foreground");
 const DELETE_ORPHAN: fn() -> Vec<Step> = || deleted("Orphan");
