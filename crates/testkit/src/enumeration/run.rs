@@ -223,3 +223,31 @@ fn was_stale(metrics: &str) -> bool {
 fn violation(invariant: &'static str, what: String) -> Violation {
     Violation { invariant, revision: 0, object: "world".to_owned(), what }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_pod_made_by_the_dead_after_another_fault_can_be_one_too_many() {
+        let call = |kind: &str| Call {
+            life: 0,
+            controller: "job",
+            kind: kind.to_owned(),
+            path: String::new(),
+            fault: None,
+            code: 0,
+            seen: 0,
+            revision: 0,
+            at: jiff::Timestamp::UNIX_EPOCH,
+            unseen_pods: 0,
+            uncounted: None,
+        };
+        let calls = ["PUT jobs/status", "POST pods", "PATCH pods"].map(call);
+        let first = (0, Fault::Refused(409));
+        assert!(makes_too_many(&[first, (1, Fault::LateAfterRestart)], &calls));
+        assert!(!makes_too_many(&[(1, Fault::LateAfterRestart)], &calls), "alone it is compared");
+        assert!(!makes_too_many(&[first, (2, Fault::LateAfterRestart)], &calls), "nothing is made");
+        assert!(!makes_too_many(&[first, (1, Fault::CrashAfter)], &calls), "it is made in time");
+    }
+}
