@@ -10,7 +10,7 @@ use testkit::{
     enumeration::{
         Answer, Asked, Baseline, Report, Scenario, Unit, baseline, parse_points, replay_line, run, scenarios, singles,
     },
-    faults::{Fault, Point},
+    faults::{Call, Fault, Point},
 };
 
 /// Every scenario comes to rest undisturbed, as its author says, and the oracle is content.
@@ -138,6 +138,43 @@ fn runs_that_part_from_one_another_are_as_if_run_alone() {
         let text = |report: Report| serde_json::to_string(&report).unwrap();
         let together: Vec<String> = run_together(&unit).unwrap().into_iter().map(text).collect();
         assert_eq!(together, alone.map(text).collect::<Vec<_>>());
+    }
+}
+
+/// The runs that are left out because they would be the same as others are: every call, answer, moment and revision.
+#[test]
+fn runs_that_are_left_out_are_the_same_as_others() {
+    let (scenario, baseline) = named("suspend-pending");
+    let all = singles(&baseline).into_iter().flatten();
+    let mostly_same = |(_, fault): &Point| matches!(fault, Fault::Lag(_) | Fault::CrashBefore | Fault::CrashAfter);
+    let branches: Vec<Point> = all.filter(mostly_same).filter(|(call, _)| *call < 7).collect();
+    for first in ["", "0:late-3"].map(|points| parse_points(points).unwrap()) {
+        let after = first.last().map_or(0, |(call, _)| call + 1);
+        let unit = Unit {
+            scenario: scenario.name.to_owned(),
+            first,
+            branches: branches.iter().filter(|(call, _)| *call >= after).copied().collect(),
+            asked: Asked::default(),
+        };
+        let left_out: Vec<_> =
+            run_together(&unit).unwrap().into_iter().filter(|report| report.same.is_some()).collect();
+        let crash = |points: &[Point]| points.last().is_some_and(|(_, fault)| *fault == Fault::CrashBefore);
+        // Of those that lag some are enough; there are few others.
+        let (crashes, lags): (Vec<_>, Vec<_>) = left_out.into_iter().partition(|report| crash(&report.points));
+        assert!(!crashes.is_empty() && lags.len() >= 60, "{} and {}", crashes.len(), lags.len());
+        for Report { points, same, .. } in crashes.into_iter().chain(lags.into_iter().step_by(23)) {
+            let same = same.unwrap();
+            let story = |points: &[Point]| {
+                let outcome = run(&scenario, points, Some(&baseline));
+                // A call that was never sent is no difference, nor is where a fault that strikes later was laid.
+                let sent = |call: &&Call| !(crash(points) && call.fault == Some(Fault::CrashBefore));
+                let call = |call: &Call| (call.life, call.path.clone(), call.code, call.revision, call.at);
+                let calls: Vec<_> = outcome.calls.iter().filter(sent).map(call).collect();
+                (calls, outcome.ends, outcome.revisions, outcome.virtual_ms)
+            };
+            let (left_out, run) = (story(&points), story(&same));
+            assert_eq!(left_out, run, "{points:?} and {same:?}");
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod juncture;
 mod pairs;
 mod plan;
 mod run;
+mod same;
 mod scenarios;
 mod summary;
 mod worker;

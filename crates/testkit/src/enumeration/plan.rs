@@ -82,7 +82,8 @@ pub(super) fn faults_at(call: &Call) -> Vec<Fault> {
     for what in watched.iter().copied() {
         let lag = |how, patience_ms| Fault::Lag(Lag { what, how, patience_ms });
         for patience_ms in PATIENCE_MS {
-            faults.extend([1, 2, 3, 5].map(|events| lag(How::Held(events), patience_ms)));
+            // The most first: where that many never come, fewer are held in the same way.
+            faults.extend([5, 3, 2, 1].map(|events| lag(How::Held(events), patience_ms)));
         }
         for patience_ms in [3_000, 40_000] {
             faults.extend([lag(How::Merged, patience_ms), lag(How::Expired, patience_ms)]);

@@ -39,6 +39,8 @@ pub struct Outcome {
     pub met: BTreeMap<&'static str, u64>,
     pub revisions: u64,
     pub virtual_ms: u64,
+    /// The most events that a lagging watch held because they were not too many.
+    pub(super) held_most: usize,
     records: Vec<Record>,
 }
 
@@ -164,6 +166,7 @@ async fn judge(
     }
     outcome.revisions = revision;
     outcome.virtual_ms = world.clock.millis();
+    outcome.held_most = world.wire.held_most();
     outcome
 }
 

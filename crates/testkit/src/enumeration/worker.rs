@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
 
-use crate::faults::{Fault, Point};
+use crate::faults::{Approach, Fault, Point};
 
 use super::{
     coverage::Coverage,
@@ -27,6 +27,7 @@ use super::{
     juncture::Juncture,
     pairs::{Moment, PairPlanner},
     run::{Baseline, Outcome, baseline, run_choosing},
+    same::Parted,
     scenarios::Scenario,
 };
 
@@ -55,6 +56,8 @@ pub struct Asked {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Report {
     pub points: Vec<Point>,
+    /// Those of a run that this one would have been the same as. Nothing else is told of it then.
+    pub same: Option<Vec<Point>>,
     /// Broken invariants, each with all there is to say.
     pub violations: Vec<(String, String)>,
     pub coverage: Coverage,
@@ -84,6 +87,7 @@ impl Report {
                 .filter(|_| asked.juncture)
                 .and_then(|(call, _)| outcome.chronicle().juncture(*call, &points)),
             points,
+            same: None,
         }
     }
 
@@ -107,10 +111,11 @@ pub fn serve(scenarios: &[Scenario], input: impl BufRead) -> io::Result<()> {
         // In a process of its own, because what is left when the last run has parted is of no use to anybody.
         match fork()? {
             Forked::Child => run_unit(scenario, &baselines[scenario.name], unit),
-            Forked::Ended(status) if status.exit_status() != Some(0) => {
-                say(&Answer::Ran(Box::new(Report::died(unit.first, how_it_ended(status)))))?;
+            Forked::Ended(status) => {
+                if let Err(how) = held_most(status) {
+                    say(&Answer::Ran(Box::new(Report::died(unit.first, how))))?;
+                }
             }
-            Forked::Ended(_) => {}
         }
         say(&Answer::Done)?;
     }
@@ -121,15 +126,21 @@ pub fn serve(scenarios: &[Scenario], input: impl BufRead) -> io::Result<()> {
 fn run_unit(scenario: &Scenario, baseline: &Baseline, unit: Unit) -> ! {
     let Unit { first, branches, asked, .. } = unit;
     let taken: Arc<Mutex<Option<Point>>> = Arc::default();
-    let mut crossing = Crossing { first: first.clone(), branches: branches.into(), taken: taken.clone() };
-    let choice = Box::new(move |call| crossing.choose(call));
+    let mut crossing = Crossing {
+        first: first.clone(),
+        branches: branches.into(),
+        // What is to be compared is run.
+        parted: (!asked.juncture).then(Parted::default),
+        taken: taken.clone(),
+    };
+    let choice = Box::new(move |approach: &Approach| crossing.choose(approach));
     let chosen = || taken.lock().iter().copied().collect();
     match run_choosing(scenario, &first, baseline, choice, chosen, |points, outcome| {
         let mut report = Report::new(baseline, points, &outcome, asked);
         if taken.lock().is_none() {
             report.violations.push(("scenario".to_owned(), "it ended before all faults had come".to_owned()));
         }
-        finish(say(&Answer::Ran(Box::new(report))))
+        finish(say(&Answer::Ran(Box::new(report))), outcome.held_most)
     }) {}
 }
 
@@ -137,44 +148,69 @@ fn run_unit(scenario: &Scenario, baseline: &Baseline, unit: Unit) -> ! {
 struct Crossing {
     first: Vec<Point>,
     branches: VecDeque<Point>,
+    /// What has parted so far, if those that would be the same are left out.
+    parted: Option<Parted>,
     /// What this process has parted with.
     taken: Arc<Mutex<Option<Point>>>,
 }
 
 impl Crossing {
-    fn choose(&mut self, call: usize) -> Option<Fault> {
+    fn choose(&mut self, approach: &Approach) -> Option<Fault> {
+        let call = approach.call;
         while let Some((_, fault)) = self.branches.pop_front_if(|(at, _)| *at == call) {
-            match fork() {
-                Ok(Forked::Child) => {
-                    self.branches.clear();
-                    *self.taken.lock() = Some((call, fault));
-                    return Some(fault);
+            if let Some(same) = self.parted.as_ref().and_then(|parted| parted.same(approach, fault)) {
+                let same = Some(self.points(same));
+                self.tell(Report { points: self.points((call, fault)), same, ..Report::default() });
+            } else {
+                match fork() {
+                    Ok(Forked::Child) => {
+                        self.branches.clear();
+                        *self.taken.lock() = Some((call, fault));
+                        return Some(fault);
+                    }
+                    Ok(Forked::Ended(status)) => match (held_most(status), &mut self.parted) {
+                        (Ok(held_most), Some(parted)) => parted.note(approach, fault, held_most),
+                        (Ok(_), None) => {}
+                        (Err(how), _) => self.tell(Report::died(self.points((call, fault)), how)),
+                    },
+                    Err(error) => self.tell(Report::died(self.points((call, fault)), error.to_string())),
                 }
-                Ok(Forked::Ended(status)) if status.exit_status() == Some(0) => {}
-                Ok(Forked::Ended(status)) => self.lost((call, fault), how_it_ended(status)),
-                Err(error) => self.lost((call, fault), error.to_string()),
             }
             if self.branches.is_empty() {
-                finish(Ok(()));
+                finish(Ok(()), 0);
             }
         }
         None
     }
 
-    /// Says of a run that it did not come to its end.
-    fn lost(&self, point: Point, how: String) {
-        let points = [&self.first[..], &[point]].concat();
-        if let Err(error) = say(&Answer::Ran(Box::new(Report::died(points, how)))) {
-            finish(Err(error));
+    /// All faults of a run whose last one is this.
+    fn points(&self, last: Point) -> Vec<Point> {
+        [&self.first[..], &[last]].concat()
+    }
+
+    /// Says of a run what it cannot say itself.
+    fn tell(&self, report: Report) {
+        if let Err(error) = say(&Answer::Ran(Box::new(report))) {
+            finish(Err(error), 0);
         }
     }
 }
 
-fn how_it_ended(status: WaitStatus) -> String {
+/// A process that ran to its end says with its code how many events a watch held at most; all codes beyond this are other
+/// ends.
+const HELD_MAX: usize = 64;
+/// What could be said could not be heard.
+const UNHEARD: i32 = 70;
+
+/// What a process said with its code, or how else it ended.
+fn held_most(status: WaitStatus) -> Result<usize, String> {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => format!("the process ended with {code}"),
-        (_, Some(signal)) => format!("the process was ended by signal {signal}"),
-        _ => "the process ended".to_owned(),
+        (Some(code), _) => match usize::try_from(code) {
+            Ok(held_most) if held_most <= HELD_MAX => Ok(held_most),
+            _ => Err(format!("the process ended with {code}")),
+        },
+        (_, Some(signal)) => Err(format!("the process was ended by signal {signal}")),
+        _ => Err("the process ended".to_owned()),
     }
 }
 
@@ -187,6 +223,9 @@ fn say(answer: &Answer) -> io::Result<()> {
     out.flush()
 }
 
-fn finish(said: io::Result<()>) -> ! {
-    process::exit(i32::from(said.is_err()))
+fn finish(said: io::Result<()>, held_most: usize) -> ! {
+    process::exit(match said {
+        Ok(()) => held_most.min(HELD_MAX) as i32,
+        Err(_) => UNHEARD,
+    })
 }

@@ -84,6 +84,10 @@ impl LaggingWatch {
             How::Held(events) if self.held.len() > usize::from(events) || expired => {
                 self.held.pop_front().map(|(_, line)| line)
             }
+            How::Held(_) => {
+                self.wire.note_not_too_many(self.held.len());
+                None
+            }
             How::Merged if expired => Some(merge(&self.all())),
             How::Expired if expired => {
                 self.held.clear();
@@ -92,7 +96,7 @@ impl LaggingWatch {
                 let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}"#;
                 Some(format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into())
             }
-            How::Held(_) | How::Merged | How::Expired => None,
+            How::Merged | How::Expired => None,
         }
     }
 

@@ -3,11 +3,15 @@
 //!
 //! Which fault happens where is chosen by `enumeration`; what must hold nevertheless is judged by `oracle`.
 
+mod approach;
 mod call;
 mod fault;
 mod lag;
 mod wire;
 
+#[cfg(test)]
+pub(crate) use approach::Consulted;
+pub(crate) use approach::{Approach, Standing};
 pub use call::Call;
 pub use fault::{Fault, How, Lag, Past, Watched};
 pub(crate) use wire::Choice;

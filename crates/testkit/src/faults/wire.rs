@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::{
+    approach::{Approach, Consulted, Standing},
     call::{Call, Manner, Target},
     fault::{Fault, How, Lag, Past, Watched},
     lag::LaggingWatch,
@@ -60,8 +61,8 @@ pub struct Announcement {
 /// What a time to live is raised to in the last moment.
 const TTL_RAISED: u32 = 240;
 
-/// Says which fault the call of a number meets.
-pub(crate) type Choice = Box<dyn FnMut(usize) -> Option<Fault> + Send>;
+/// Says which fault a call meets.
+pub(crate) type Choice = Box<dyn FnMut(&Approach) -> Option<Fault> + Send>;
 
 /// Cheap to clone; all clones are one wire.
 #[derive(Clone)]
@@ -72,6 +73,7 @@ pub struct Wire {
 struct Shared {
     server: Client,
     revision: Box<dyn Fn() -> u64 + Send + Sync>,
+    chance: Box<dyn Fn() -> u64 + Send + Sync>,
     clock: Clock,
     crashed: Notify,
     state: Mutex<State>,
@@ -94,6 +96,10 @@ struct State {
     /// Resources whose first list after the restart has been served from the past.
     travelled: BTreeSet<String>,
     held: BTreeMap<String, usize>,
+    /// The most that a watch held because they were not too many.
+    held_most: usize,
+    consulted: Consulted,
+    answered: Option<(usize, Standing)>,
     relists: usize,
     authored: Vec<Authored>,
     reads: Vec<Read>,
@@ -119,10 +125,16 @@ enum Fate {
 }
 
 impl Wire {
-    pub(crate) fn new(server: Client, revision: impl Fn() -> u64 + Send + Sync + 'static, clock: Clock) -> Self {
+    /// `revision` is the server's newest, `chance` says where its random numbers go on.
+    pub(crate) fn new(
+        server: Client,
+        revision: impl Fn() -> u64 + Send + Sync + 'static,
+        chance: impl Fn() -> u64 + Send + Sync + 'static,
+        clock: Clock,
+    ) -> Self {
         let state = Mutex::new(State::default());
-        let shared = Shared { server, revision: Box::new(revision), clock, crashed: Notify::new(), state };
-        Self { shared: Arc::new(shared) }
+        let (revision, chance) = (Box::new(revision), Box::new(chance));
+        Self { shared: Arc::new(Shared { server, revision, chance, clock, crashed: Notify::new(), state }) }
     }
 
     /// Which faults are to come.
@@ -220,8 +232,20 @@ impl Wire {
         self.state().points.is_empty()
     }
 
+    /// The most events that a watch held because they were not too many for it.
+    pub(crate) fn held_most(&self) -> usize {
+        self.state().held_most
+    }
+
     pub(super) fn lag_of(&self, plural: &str) -> Option<Lag> {
-        self.state().lags.iter().rev().find(|lag| lag.what.includes(plural)).copied()
+        let mut state = self.state();
+        state.consulted.count(plural);
+        state.lags.iter().rev().find(|lag| lag.what.includes(plural)).copied()
+    }
+
+    pub(super) fn note_not_too_many(&self, events: usize) {
+        let mut state = self.state();
+        state.held_most = state.held_most.max(events);
     }
 
     pub(super) fn note_held(&self, plural: &str, events: usize) {
@@ -348,9 +372,15 @@ impl Wire {
     fn note_call(&self, by: &'static str, life: u32, target: &Target, request: &Request<Body>) -> (usize, Fate) {
         let mut state = self.state();
         let number = state.calls.len();
+        let approach = Approach {
+            call: number,
+            standing: self.standing(&state),
+            answered: state.answered,
+            consulted: state.consulted,
+        };
         let fault = match state.points.remove(&number) {
             Some(fault) => Some(fault),
-            None => state.choice.as_mut().and_then(|choice| choice(number)),
+            None => state.choice.as_mut().and_then(|choice| choice(&approach)),
         };
         let kind = target.kind(request.method());
         let uncounted = fault.filter(|_| kind == "PUT jobs/status").map(|_| uncounted(&peek(request)));
@@ -380,6 +410,17 @@ impl Wire {
         }
         state.calls[number].code = code;
         state.calls[number].revision = revision;
+        state.answered = Some((number, self.standing(&state)));
+    }
+
+    fn standing(&self, state: &State) -> Standing {
+        Standing {
+            life: state.life,
+            at: self.shared.clock.now(),
+            revision: (self.shared.revision)(),
+            chance: (self.shared.chance)(),
+            late: state.late.len(),
+        }
     }
 
     async fn crash(&self) -> ! {

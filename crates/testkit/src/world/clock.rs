@@ -59,6 +59,11 @@ impl Chance {
         bits ^ (bits >> 31)
     }
 
+    /// The same number means that the same numbers follow.
+    pub(super) fn position(&self) -> u64 {
+        self.state.load(Ordering::Relaxed)
+    }
+
     pub(super) fn wide(&self) -> u128 {
         u128::from(self.next()) << 64 | u128::from(self.next())
     }

@@ -43,12 +43,34 @@ pub struct Behaviour {
     pub stop_code: i32,
     /// How often its container fails and is restarted in place before it ends, each time after `run_ms`.
     pub restarts: u32,
+    pub reports: Reports,
+}
+
+/// How a node tells of a pod (P-15).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reports {
+    /// As a kubelet does.
+    Whole,
+    /// Nothing but the phase.
+    Bare,
+    /// The end has a code and no times.
+    Timeless,
+    /// Half-way it is pending again, and its container waits.
+    Wavering,
 }
 
 impl Behaviour {
     /// Starts soon, ends with this code after this time.
     pub const fn ends(exit_code: i32, run_ms: u64) -> Self {
-        Self { start_ms: Some(200), run_ms: Some(run_ms), exit_code, stop_ms: 400, stop_code: 143, restarts: 0 }
+        Self {
+            start_ms: Some(200),
+            run_ms: Some(run_ms),
+            exit_code,
+            stop_ms: 400,
+            stop_code: 143,
+            restarts: 0,
+            reports: Reports::Whole,
+        }
     }
 
     /// Runs until it is deleted.
@@ -89,6 +111,7 @@ struct Known {
 #[derive(Debug, Clone, Copy)]
 enum Todo {
     Start,
+    Waver,
     End,
     Stop,
 }
@@ -186,9 +209,13 @@ impl Kubelet {
                 let restarts = known.restarts;
                 self.report(uid, &name, running(&self.clock.now().to_string(), restarts)).await;
                 if let Some(run_ms) = behaviour.run_ms {
+                    if behaviour.reports == Reports::Wavering {
+                        self.later(uid.to_owned(), Todo::Waver, run_ms / 2);
+                    }
                     self.later(uid.to_owned(), Todo::End, run_ms);
                 }
             }
+            Todo::Waver if !known.ended && !known.deleting => self.report(uid, &name, waiting()).await,
             Todo::End if !known.ended && known.restarts < behaviour.restarts => {
                 known.restarts += 1;
                 let restarts = known.restarts;
@@ -213,12 +240,22 @@ impl Kubelet {
                 )
                 .await;
             }
-            Todo::Start | Todo::End => {}
+            Todo::Start | Todo::Waver | Todo::End => {}
         }
     }
 
     /// The pod may be gone, or another may have its name; neither is the kubelet's concern.
-    async fn report(&self, uid: &str, name: &str, status: Value) {
+    async fn report(&self, uid: &str, name: &str, mut status: Value) {
+        let reports = self.pods.get(uid).map_or(Reports::Whole, |known| known.behaviour.reports);
+        match reports {
+            Reports::Bare => status = json!({"phase": status["phase"]}),
+            Reports::Timeless => {
+                if let Some(end) = status.pointer_mut("/containerStatuses/0/state/terminated") {
+                    *end = json!({"exitCode": end["exitCode"]});
+                }
+            }
+            Reports::Whole | Reports::Wavering => {}
+        }
         let patch = json!({"metadata": {"uid": uid}, "status": status});
         patch_status(&self.client, &PODS.subresource("default", name, "status"), patch).await;
     }
@@ -235,6 +272,11 @@ fn running(at: &str, restarts: u32) -> Value {
     let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": seconds(at)});
     json!({"phase": "Running", "conditions": [ready], "containerStatuses": [{"name": "main", "image": "busybox",
         "imageID": "", "ready": true, "restartCount": restarts, "state": {"running": {"startedAt": seconds(at)}}}]})
+}
+
+fn waiting() -> Value {
+    json!({"phase": "Pending", "conditions": [], "containerStatuses": [{"name": "main", "image": "busybox", "imageID": "",
+        "ready": false, "restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}}}]})
 }
 
 /// How the kubelet reports the end of a pod. Code 0 is success.

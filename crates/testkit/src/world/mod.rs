@@ -38,7 +38,7 @@ use self::{
 };
 pub use self::{
     clock::Clock,
-    kubelet::{Behaviour, Behaviours, PodFacts},
+    kubelet::{Behaviour, Behaviours, PodFacts, Reports},
     life::Controllers,
     script::{Step, What, When, edit},
 };
@@ -125,7 +125,11 @@ impl World {
             let store = store.clone();
             move || store.revision()
         };
-        let wire = Wire::new(server.client(), revision, clock);
+        let position = {
+            let chance = chance.clone();
+            move || chance.position()
+        };
+        let wire = Wire::new(server.client(), revision, position, clock);
         let client = wire.world_client();
         Self {
             store,

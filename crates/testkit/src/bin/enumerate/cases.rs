@@ -6,7 +6,7 @@ use testkit::{
 };
 
 /// So many runs at most are one unit: few enough that nobody waits long for the last one.
-const UNIT_MAX: usize = 200;
+const UNIT_MAX: usize = 1_000;
 
 /// A scenario with some faults.
 #[derive(Debug, Clone)]

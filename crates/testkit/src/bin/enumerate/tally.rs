@@ -21,6 +21,8 @@ struct Tally {
     calls: usize,
     singles: usize,
     pairs: usize,
+    /// How many of these two were not run, because they would have been the same run as another one.
+    same: usize,
     /// Pairs that strike where the world was before, and how many of them were run all the same.
     known: usize,
     known_run: usize,
@@ -62,6 +64,7 @@ impl Tallies {
             // It counts where it is run for its own sake.
             Kind::Model => {}
         }
+        tally.same += usize::from(report.same.is_some());
         if report.violations.is_empty() {
             return;
         }
@@ -79,16 +82,16 @@ impl Tallies {
     /// Prints everything. Says how many runs there were, how many of them failed, and whether all situations were met.
     pub(crate) fn print(&self, elapsed: Duration, out: &mut impl Write) -> std::io::Result<(usize, usize, bool)> {
         let (mut runs, mut failing) = (0, 0);
-        let heads =
-            ["calls", "singles", "pairs", "known", "run too", "unlike", "failing"].map(|head| format!("{head:>10}"));
+        let heads = ["calls", "singles", "pairs", "same", "known", "run too", "unlike", "failing"]
+            .map(|head| format!("{head:>10}"));
         writeln!(out, "{:<28}{}", "scenario", heads.concat())?;
         for (name, tally) in &self.lines {
-            runs += tally.singles + tally.pairs + tally.known_run;
+            runs += tally.singles + tally.pairs - tally.same + tally.known_run;
             failing += tally.failing;
             let violations: Vec<String> =
                 tally.violations.iter().map(|(name, times)| format!("{name}×{times}")).collect();
-            let Tally { calls, singles, pairs, known, known_run, unlike, failing, .. } = tally;
-            let numbers = [calls, singles, pairs, known, known_run, unlike, failing];
+            let Tally { calls, singles, pairs, same, known, known_run, unlike, failing, .. } = tally;
+            let numbers = [calls, singles, pairs, same, known, known_run, unlike, failing];
             let numbers = numbers.map(|number| format!("{number:>10}")).concat();
             writeln!(out, "{name:<28}{numbers}  {}", violations.join(" "))?;
         }
@@ -105,6 +108,7 @@ impl Tallies {
         for (what, number) in [
             ("single faults enumerated", sum(|tally| tally.singles)),
             ("pairs of faults enumerated", sum(|tally| tally.pairs)),
+            ("of these two, the same run as another one", sum(|tally| tally.same)),
             ("pairs that strike where the world was before", sum(|tally| tally.known)),
             ("of these, run all the same", sum(|tally| tally.known_run)),
             ("of these, gone on in another way", sum(|tally| tally.unlike)),

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::{Scenario, job_spec, pod_spec, start};
-use crate::world::{Behaviour, Controllers, JOBS, PodFacts, Step, What, When};
+use super::{Scenario, job_spec, pod_spec, start, then};
+use crate::world::{Behaviour, Controllers, JOBS, PodFacts, Reports, Step, What, When};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario::job(
@@ -47,17 +47,23 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             "succeeded=5 failed=0 | live=0 tracked=0",
         )
     },
+    Scenario::job("two-jobs", |_| Behaviour::ends(0, 1_000), two_jobs, "succeeded=1"),
+    Scenario {
+        // One worker, so that a Job that fails or waits could hold up the other (P-16).
+        controllers: Controllers { tune: Some(|options| options.workers = 1), ..Controllers::JOB },
+        ..Scenario::job("one-worker", |_| Behaviour::ends(0, 1_000), two_jobs, "succeeded=1")
+    },
+    // Pods of which little is told, or too late, or something else than before (P-15).
     Scenario::job(
-        "two-jobs",
-        |_| Behaviour::ends(0, 1_000),
-        || {
-            let other = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "b"},
-                "spec": job_spec(json!({"completions": 1}))});
-            let mut steps = start(json!({"completions": 1}));
-            steps.push(Step::new(When::After(0), What::Create(JOBS, other)));
-            steps
+        "odd-pods",
+        |pod| match pod.ordinal {
+            0 => Behaviour { reports: Reports::Bare, ..Behaviour::ends(1, 1_000) },
+            1 => Behaviour { reports: Reports::Timeless, ..Behaviour::ends(1, 1_000) },
+            _ => Behaviour { reports: Reports::Wavering, ..Behaviour::ends(0, 1_000) },
         },
-        "succeeded=1",
+        || start(json!({"completions": 1})),
+        "Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) active=0 ready=0 terminating=0 \
+         succeeded=1 failed=2 | live=0 tracked=0",
     ),
     Scenario::job(
         "nothing-to-do",
@@ -66,6 +72,12 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) active=0",
     ),
 ];
+
+fn two_jobs() -> Vec<Step> {
+    let other = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "b"},
+        "spec": job_spec(json!({"completions": 1}))});
+    then(start(json!({"completions": 1})), [Step::new(When::After(0), What::Create(JOBS, other))])
+}
 
 fn second_fails(pod: &PodFacts) -> Behaviour {
     Behaviour::ends(i32::from(pod.ordinal == 1), 1_000)

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Scenario, start, then};
-use crate::world::{Behaviour, PodFacts, Step, What, When};
+use crate::world::{Behaviour, PodFacts, Reports, Step, What, When};
 
 pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario::job(
@@ -65,6 +65,20 @@ pub(super) const SCENARIOS: &[Scenario] = &[
                 "podFailurePolicy": policy("FailIndex")}))
         },
         "succeeded=1 failed=1 completedIndexes=1 failedIndexes=0 | live=0 tracked=0",
+    ),
+    // A failure without an exit code matches no rule about exit codes, and counts for its index (P-15).
+    Scenario::job(
+        "odd-pods-policy",
+        |pod| match (pod.index, pod.attempt) {
+            (Some(0), 0) => Behaviour { reports: Reports::Bare, ..Behaviour::ends(42, 1_000) },
+            (Some(0), _) => Behaviour { reports: Reports::Timeless, ..Behaviour::ends(42, 1_000) },
+            _ => Behaviour { reports: Reports::Bare, ..Behaviour::ends(0, 2_000) },
+        },
+        || {
+            start(json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed", "backoffLimitPerIndex": 3,
+                "podFailurePolicy": policy("FailIndex")}))
+        },
+        "succeeded=1 failed=2 completedIndexes=1 failedIndexes=0 | live=0 tracked=0",
     ),
     Scenario {
         failed_varies: true,
