@@ -7,5 +7,4 @@ pub mod cronjob;
 pub mod gc;
 pub mod job;
 pub mod podgc;
-pub mod teeth;
 pub mod ttl;

@@ -3,7 +3,13 @@
 //! Every fault at every call is tried elsewhere: `testkit`'s enumeration runs whole scenarios in virtual time. Lists,
 //! watches and events are not counted: nothing is decided by their order.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use http::{Method, Request, Response};
@@ -61,7 +67,17 @@ impl Faults {
 
     /// The fault comes at the first call of this kind.
     pub(crate) fn at_first(method: Method, part_of_path: &'static str, fault: Fault) -> Self {
-        Self::new(Some((Box::new(move |call| call.method == method && call.path.contains(part_of_path)), fault)))
+        Self::new(Some((Box::new(Self::is_of(method, part_of_path)), fault)))
+    }
+
+    /// The fault comes at the first one after `armed` was set.
+    pub(crate) fn when(armed: Arc<AtomicBool>, method: Method, part_of_path: &'static str, fault: Fault) -> Self {
+        let is_it = Self::is_of(method, part_of_path);
+        Self::new(Some((Box::new(move |call| is_it(call) && armed.load(Ordering::SeqCst)), fault)))
+    }
+
+    fn is_of(method: Method, part_of_path: &'static str) -> impl Fn(&Call) -> bool {
+        move |call| call.method == method && call.path.contains(part_of_path)
     }
 
     fn new(fault: Option<(Where, Fault)>) -> Self {

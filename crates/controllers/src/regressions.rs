@@ -1,4 +1,4 @@
-//! Real bugs of the past that need a server to show (REG-…): C19, C25, F08, F25, H01, H03, H05 and H07.
+//! Real bugs of the past that need a server to show (REG-…): C13, C19, C24, C25, F08, F25, H01, H03, H05 and H07.
 //!
 //! Those that concern one controller alone are among its own tests, pure ones in `batch-plan`.
 
@@ -53,23 +53,53 @@ async fn reg_c19_a_job_that_is_being_deleted_does_not_adopt() {
         let options = DeleteOptions { propagation_policy: Some("Orphan"), ..DeleteOptions::default() };
         async move { requests::delete(&client, &JOBS.object("default", "a"), &options).await.unwrap() }.boxed()
     };
-    let faults = Faults::at_first(Method::GET, "/jobs/a", Fault::Interference(Arc::new(delete)));
+    // Reads of a Job that may be older than the process are not the ones.
+    let armed = Arc::new(AtomicBool::new(false));
+    let faults = Faults::when(armed.clone(), Method::GET, "/jobs/a", Fault::Interference(Arc::new(delete)));
     let mut world = World::new().await;
-    let mut stray = pod("stray");
-    stray["metadata"]["labels"] = json!({"of": "a"});
-    world.create(PODS, "default", stray).await;
     faults::spawn(&mut world, &faults, |context| job::run(context, job_options()));
     let template = json!({"metadata": {"labels": {"of": "a"}}, "spec": pod("x")["spec"]});
     let spec = json!({"manualSelector": true, "selector": {"matchLabels": {"of": "a"}}, "template": template});
     world.create(JOBS, "default", job_object("a", spec)).await;
-    faults.wait_answer(Method::GET, 200).await;
+    let has_pod = |job: Option<&Value>| job.is_some_and(|job| job["status"]["active"] == 1);
+    world.wait(JOBS, "default", "a", has_pod).await;
+    armed.store(true, Ordering::SeqCst);
+    let mut stray = pod("stray");
+    stray["metadata"]["labels"] = json!({"of": "a"});
+    world.create(PODS, "default", stray).await;
+    let is_going = |job: Option<&Value>| job.is_some_and(|job| job["metadata"]["deletionTimestamp"].is_string());
+    world.wait(JOBS, "default", "a", is_going).await;
     // Another Job shows that the controller has gone on.
     world.create(JOBS, "default", job_object("b", json!({}))).await;
-    let has_pod = |job: Option<&Value>| job.is_some_and(|job| job["status"]["active"] == 1);
     world.wait(JOBS, "default", "b", has_pod).await;
     let stray = world.get(PODS, "default", "stray").await.unwrap();
     assert!(stray["metadata"]["ownerReferences"].is_null(), "{stray}");
     assert!(stray["metadata"]["finalizers"].is_null(), "{stray}");
+}
+
+/// The first Job of a name is deleted before its deadline; the second one ends at its own (INV-26, INV-31).
+#[tokio::test]
+async fn reg_c13_a_namesake_has_a_deadline_of_its_own() {
+    let mut world = World::new().await;
+    world.spawn("job", job::run(world.context.clone(), job_options()));
+    world.create(JOBS, "default", job_object("a", json!({"activeDeadlineSeconds": 3600}))).await;
+    world.wait(JOBS, "default", "a", |job| job.is_some_and(|job| job["status"]["active"] == 1)).await;
+    world.delete(JOBS, "default", "a", "Background").await;
+    world.wait_gone(JOBS, "default", "a").await;
+    world.create(JOBS, "default", job_object("a", json!({"activeDeadlineSeconds": 1}))).await;
+    let is_over =
+        |job: Option<&Value>| job.is_some_and(|job| job["status"]["conditions"][0]["reason"] == "DeadlineExceeded");
+    world.wait(JOBS, "default", "a", is_over).await;
+}
+
+/// A status that the server did not take is not taken for the Job's (INV-32).
+#[tokio::test]
+async fn reg_c24_a_refused_write_leaves_the_cache_as_it_was() {
+    let faults = Faults::at_first(Method::PUT, "/jobs/a/status", Fault::Refused(500, "no"));
+    let mut world = World::new().await;
+    faults::spawn(&mut world, &faults, |context| job::run(context, job_options()));
+    world.create(JOBS, "default", job_object("a", json!({}))).await;
+    world.wait(JOBS, "default", "a", |job| job.is_some_and(|job| job["status"]["active"] == 1)).await;
 }
 
 /// For a while the server has nothing but 500 for an answer. Attempts grow apart, and health is noticed soon.
@@ -154,24 +184,39 @@ async fn reg_f25_a_clean_sync_forgets_earlier_errors() {
     assert_eq!(delays, [0, 1, 2, 0, 1]);
 }
 
-/// The collector starts while objects that refer to each other exist, in every order of their kinds' names: a first
-/// list that is late must not make an owner look absent.
+/// The collector starts while objects of three kinds own each other, and the list of each kind in turn does not come: an
+/// owner that it would have shown must not look absent.
 #[tokio::test]
 async fn reg_h01_nothing_with_a_live_owner_is_collected_at_the_start() {
-    for _ in 0..5 {
+    for late in [MAPS, PODS, JOBS] {
         let mut world = World::new().await;
         let map = world.create(MAPS, "default", config_map("owner")).await;
         let held = world.create(PODS, "default", owned(pod("pod"), &map, false)).await;
-        world.create(JOBS, "default", owned(job_object("job", json!({"suspend": true})), &held, false)).await;
-        let job = world.get(JOBS, "default", "job").await.unwrap();
+        let job = owned(job_object("job", json!({"suspend": true})), &held, false);
+        let job = world.create(JOBS, "default", job).await;
         world.create(MAPS, "default", owned(config_map("child"), &job, false)).await;
+        let inner = world.client.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let inner = inner.clone();
+            async move {
+                if *request.method() == Method::GET && request.uri().path().ends_with(&*late.plural) {
+                    std::future::pending::<()>().await;
+                }
+                inner.send(request).await
+            }
+        });
+        let context = ControllerContext { client: Client::new(service, "default"), ..world.context.clone() };
+        let options = gc::Options { sync_timeout: Duration::from_millis(10), ..gc::Options::default() };
+        world.spawn("gc", gc::run(context, options));
         let absent = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "absent", "uid": "absent"}});
-        world.create(MAPS, "default", owned(config_map("garbage"), &absent, false)).await;
-        let context = world.context.clone();
-        world.spawn("gc", gc::run(context, gc::Options::default()));
-        world.wait_gone(MAPS, "default", "garbage").await;
+        // The second one is judged after all that was there before.
+        for name in ["garbage", "more"] {
+            let (resource, garbage) = if late == MAPS { (PODS, pod(name)) } else { (MAPS, config_map(name)) };
+            world.create(resource, "default", owned(garbage, &absent, false)).await;
+            world.wait_gone(resource, "default", name).await;
+        }
         for (resource, name) in [(MAPS, "owner"), (PODS, "pod"), (JOBS, "job"), (MAPS, "child")] {
-            assert!(world.get(resource, "default", name).await.is_some(), "{name} was collected");
+            assert!(world.get(resource, "default", name).await.is_some(), "without {}: {name}", late.plural);
         }
     }
 }

@@ -11,6 +11,7 @@ use crate::wake::Sleeper;
 use crate::{Event, ReadError, Revision};
 use std::fmt;
 use std::sync::{Arc, Weak};
+use teeth::{Mutation, is};
 
 /// Most recent events looked at under one read lock, matching or not.
 const SCAN_MAX: usize = 4096;
@@ -47,8 +48,9 @@ impl<A> Watch<A> {
         let index = shared.index.read();
         let oldest = index.compacted;
         let known = index.topic(name).map(subscribe);
+        let from = if is(Mutation::S07) { from.min(index.revision) } else { from };
         drop(index);
-        if from < oldest {
+        if from < oldest && !is(Mutation::S09) {
             return Err(ReadError::Compacted { requested: from, oldest });
         }
         // The first watcher of a topic without keys makes the topic.

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
+use teeth::{Mutation, is};
 
 /// The reason of a store that failed by a bug.
 pub(crate) const WRITER_PANICKED: &str = "the writer thread panicked";
@@ -132,7 +133,12 @@ impl<A> Writer<A> {
         let mut wakes = Wakes::new();
         if !changes.is_empty() {
             let puts = changes.iter().map(|change| (change.event.revision(), change.record.clone())).collect();
-            if let Err(error) = self.shared.backend.apply(Batch { puts, ..Batch::default() }) {
+            let applied =
+                if is(Mutation::S01) { Ok(()) } else { self.shared.backend.apply(Batch { puts, ..Batch::default() }) };
+            if let Err(error) = applied {
+                if is(Mutation::S03) {
+                    self.shared.index.write().publish(changes.into_iter().map(|change| change.event));
+                }
                 let reason = fail(&self.shared, error.chain().into());
                 return refuse(commits, &reason);
             }

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use crate::job::Uid;
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 use super::job_object::{TemplateError, job_name, job_object};
 use super::{ActiveJob, ConcurrencyPolicy, CronJobView, Draft, Event, JobView, Snapshot, Times};

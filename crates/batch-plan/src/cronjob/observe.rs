@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::job::Uid;
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 use super::{ActiveJob, CronJobView, Draft, Ending, Event, JobView, history, job_name};
 

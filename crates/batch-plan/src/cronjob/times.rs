@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use super::CronJobView;
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// More missed times than this are worth a warning (CJ-30).
 const MISSED_MAX: i64 = 100;

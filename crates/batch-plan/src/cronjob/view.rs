@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::job::Uid;
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// A CronJob as the controller sees it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Uid;
 use super::events::Event;
 use super::pod_view::FailureCounts;
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// A pod to call the API about. The UID goes along as a precondition.
 #[derive(Debug, Clone, PartialEq, Eq)]

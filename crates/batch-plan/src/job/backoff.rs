@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Settings;
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// Failures whose times are remembered. More cannot change a delay: `2^31` times any base is above any limit.
 const REMEMBERED_MAX: usize = 32;

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{JobCondition, JobStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// The condition of that type.
 pub(crate) fn find<'a>(status: &'a JobStatus, kind: &str) -> Option<&'a JobCondition> {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 
 use super::{PodRef, PodView, Tally, Uid};
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// Everything known about pods.
 #[derive(Debug)]

@@ -7,7 +7,7 @@
 use batch_types::names::{GENERATED_SUFFIX_ALPHABET, GENERATED_SUFFIX_LEN, generated};
 
 use super::Uid;
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// What the API server keeps of a `generateName`.
 const PREFIX_MAX: usize = 58;

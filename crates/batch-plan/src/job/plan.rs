@@ -37,7 +37,7 @@ use super::totals::Totals;
 use super::tracking::{Circumstances, Round, collect};
 use super::verdict::{Decision, decide, time_left};
 use super::{Settings, Uid, owns};
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// Everything one decision may look at. The shell builds it; nothing here can block or fail.
 #[derive(Debug, Clone, Copy)]

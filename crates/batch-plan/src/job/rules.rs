@@ -11,7 +11,7 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use super::failure_policy::FailurePolicy;
 use super::names::PodNames;
 use super::{PodView, Uid};
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Rules {

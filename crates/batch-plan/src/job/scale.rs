@@ -21,7 +21,7 @@ use super::rules::natural;
 use super::tally::{Entry, Tally};
 use super::totals::{IndexTotals, Totals};
 use super::{Settings, Uid};
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// What a running Job's pods need.
 #[derive(Debug)]

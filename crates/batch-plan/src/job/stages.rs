@@ -21,7 +21,7 @@ use super::totals::Totals;
 use super::tracking::Round;
 use super::verdict::{Decision, Interim};
 use super::{Settings, Uid, conditions};
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// No timer is set for longer; the Job is simply looked at once more.
 const WAKE_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);

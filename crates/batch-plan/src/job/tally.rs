@@ -21,7 +21,7 @@ use super::in_flight::InFlight;
 use super::index_tally::IndexTally;
 use super::pod_view::{FailureCounts, Phase, PodView};
 use super::rules::Rules;
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// All pods that a Job controls, plus what we did to them that the cache does not show yet.
 ///

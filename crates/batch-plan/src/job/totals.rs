@@ -11,7 +11,7 @@ use k8s_openapi::api::batch::v1::JobStatus;
 use super::Uid;
 use super::status::{Uncounted, count};
 use super::tally::{Fate, Tally};
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 #[derive(Debug, Clone)]
 pub(crate) struct Totals {

@@ -16,7 +16,7 @@ use super::metrics::Ended;
 use super::tally::{Fate, Key, Tally};
 use super::totals::Totals;
 use super::{Settings, Uid};
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// The pods of one round.
 #[derive(Debug, Clone, Default, PartialEq)]

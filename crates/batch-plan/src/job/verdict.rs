@@ -14,7 +14,7 @@ use super::rules::natural;
 use super::tally::Tally;
 use super::totals::Totals;
 use super::{Settings, conditions, success_policy};
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// How a Job ends.
 #[derive(Debug, Clone, PartialEq, Eq)]

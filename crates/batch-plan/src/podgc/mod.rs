@@ -13,7 +13,7 @@ use std::{
 
 use jiff::Timestamp;
 
-use crate::teeth::{Mutation, is};
+use teeth::{Mutation, is};
 
 /// How long a node must be missing before its pods are looked at, in case the node comes later than its pods.
 pub const QUARANTINE: Duration = Duration::from_secs(40);

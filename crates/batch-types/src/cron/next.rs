@@ -10,6 +10,7 @@
 use jiff::civil::{Date, DateTime, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan};
+use teeth::{Mutation, is};
 
 use super::{Fields, Set};
 
@@ -28,7 +29,9 @@ impl Fields {
             let found = self.next_local(whole_minute(offset.to_datetime(from))?, stretch_end);
             let found = found.and_then(|found| offset.to_timestamp(found).ok());
             match (found, change) {
-                (Some(found), change) if change.is_none_or(|change| found < change) => return Some(found),
+                (Some(found), change) if change.is_none_or(|change| found < change || is(Mutation::F22)) => {
+                    return Some(found);
+                }
                 (_, Some(change)) if zone.to_datetime(change).date() <= last_day => from = change,
                 _ => return None,
             }

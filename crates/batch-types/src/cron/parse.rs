@@ -1,5 +1,7 @@
 //! Reading a schedule: prefix, descriptor, or five fields (CJ-41…CJ-44).
 
+use teeth::{Mutation, is};
+
 use super::duration;
 use super::error::{IntegerProblem, ParseError};
 use super::zone::{self, Zone};
@@ -52,7 +54,8 @@ fn split_zone(text: &str) -> Result<(Zone, &str), ParseError> {
     let Some(named) = text.strip_prefix("TZ=").or_else(|| text.strip_prefix("CRON_TZ=")) else {
         return Ok((Zone::Local, text));
     };
-    let (name, rest) = named.split_once(' ').ok_or(ParseError::ZoneAlone)?;
+    let alone = || if is(Mutation::V09) { Ok(named.split_at(named.len() + 1)) } else { Err(ParseError::ZoneAlone) };
+    let (name, rest) = named.split_once(' ').map_or_else(alone, Ok)?;
     let zone = zone::load(name).map_err(|source| ParseError::BadZone { name: name.to_owned(), source })?;
     Ok((zone, rest.trim()))
 }

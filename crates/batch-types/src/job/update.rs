@@ -6,6 +6,7 @@ use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::{Affinity, Container, PodSpec};
 use serde::Serialize;
 use serde_json::Value;
+use teeth::{Mutation, is};
 
 use super::validation::{Options, template_labels, validate_spec, validate_with};
 use super::{has_condition, is_indexed};
@@ -92,7 +93,9 @@ fn is_template_mutable(job: &Job, spec: &JobSpec) -> bool {
     let status = job.status.as_ref();
     let active = status.and_then(|status| status.active).unwrap_or_default();
     let started = status.is_some_and(|status| status.start_time.is_some());
-    spec.suspend == Some(true) && active == 0 && (!started || has_condition(job, condition::SUSPENDED))
+    spec.suspend == Some(true)
+        && active == 0
+        && (!(started || is(Mutation::V03)) || has_condition(job, condition::SUSPENDED))
 }
 
 /// The old pod with everything taken from the new one that may differ (JA-U12).
@@ -312,7 +315,7 @@ mod tests {
 
     /// REG-V03: also one that no controller has seen yet.
     #[test]
-    fn a_suspended_job_without_pods_may_change_its_scheduling() {
+    fn reg_v03_a_suspended_job_without_pods_may_change_its_scheduling() {
         let condition = |status: &str| json!([{"type": "Suspended", "status": status}]);
         let start = "2024-01-01T00:00:00Z";
         let open = [

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::Value;
+use teeth::{Mutation, is};
 
 use super::{failure_policy, is_indexed, success_policy};
 use crate::constants::{label, value};
@@ -197,7 +198,8 @@ fn validate_completion_mode(spec: &JobSpec, path: &Path) -> Vec<Error> {
 fn validate_indexed(spec: &JobSpec, path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     let above = |count: Option<i32>, max: i32| count.filter(|count| *count > max);
-    if spec.completions.is_none() {
+    let is_excused = is(Mutation::V01) && spec.success_policy.is_some();
+    if spec.completions.is_none() && !is_excused {
         errors.push(Error::required(&path.child("completions"), "when completion mode is Indexed"));
     }
     if let Some(parallelism) = above(spec.parallelism, INDEXED_MAX) {
@@ -269,7 +271,7 @@ fn validate_pod_host_names(job: &Job, spec: &JobSpec) -> Option<Error> {
     let completions = spec.completions.filter(|completions| is_indexed(spec) && *completions > 0)?;
     let name = job.metadata.name.as_deref().unwrap_or_default();
     let longest = format!("{name}-{}", completions - 1);
-    (!names::is_dns_label(&longest)).then(|| {
+    (!names::is_dns_label(&longest) && !is(Mutation::V05)).then(|| {
         let detail = format!("will not able to create pod with invalid DNS label: {longest}");
         Error::invalid(&Path::new("metadata").child("name"), name, detail)
     })
@@ -406,7 +408,7 @@ mod tests {
 
     /// REG-V05, JA-V34.
     #[test]
-    fn pod_names_of_indexed_jobs_must_be_host_names() {
+    fn reg_v05_pod_names_of_indexed_jobs_must_be_host_names() {
         let named = |name: &str, completions: i32| {
             let mut job = indexed(json!({"spec": {"completions": completions, "manualSelector": true}}));
             job.metadata.name = Some(name.to_owned());

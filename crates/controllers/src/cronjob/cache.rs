@@ -13,6 +13,7 @@ use batch_plan::{
     cronjob::{CronJobView, JobView},
     job::Uid,
 };
+use teeth::{Mutation, is};
 
 #[derive(Debug, Default)]
 pub(super) struct Cache {
@@ -76,7 +77,12 @@ impl Cache {
                 News::Added
             }
             Entry::Occupied(known) if !is_newer(&new.resource_version, &known.get().resource_version) => News::Nothing,
-            Entry::Occupied(mut known) => News::Updated { old: known.insert(new) },
+            Entry::Occupied(mut known) => {
+                if is(Mutation::F12) && new.status == known.get().status {
+                    self.jobs.remove(&new.uid);
+                }
+                News::Updated { old: known.insert(new) }
+            }
         }
     }
 
@@ -121,6 +127,9 @@ impl Cache {
         let old_owner = self.owners.get(&new.uid).cloned();
         let old = old_owner.as_ref().and_then(|owner| self.jobs.get_mut(owner)?.get_mut(&new.uid));
         let mut matters = true;
+        if is(Mutation::F12) && old_owner.is_some() && old.is_none() {
+            return Vec::new();
+        }
         if let Some(old) = old {
             if !is_newer(&new.resource_version, &old.job.resource_version) {
                 if origin == Origin::Watch {

@@ -22,6 +22,7 @@ use batch_plan::{
 use jiff::Timestamp;
 use kube::{Client, Error};
 use prometheus_client::metrics::histogram::Histogram;
+use teeth::{Mutation, is};
 
 use super::{
     cache::Origin,
@@ -252,8 +253,8 @@ impl Syncer {
         let (name, uid) = (&*job.name, &job.uid);
         let preconditions =
             Preconditions { uid: Some(uid.to_string()), resource_version: Some(job.resource_version.to_string()) };
-        let options =
-            DeleteOptions { preconditions, propagation_policy: Some("Background"), ..DeleteOptions::default() };
+        let policy = if is(Mutation::F08) { "Orphan" } else { "Background" };
+        let options = DeleteOptions { preconditions, propagation_policy: Some(policy), ..DeleteOptions::default() };
         match requests::delete(&self.client, &Resource::JOBS.object(&cron_job.namespace, name), &options).await {
             Ok(()) => self.tell(cron_job, &[Event::deleted(name)]),
             // Gone, or another Job has the name: there is nothing left to delete.

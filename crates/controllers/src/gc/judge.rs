@@ -6,6 +6,7 @@ use futures_util::{TryStreamExt, stream};
 use kube::{Client, Error};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+use teeth::{Mutation, is};
 
 use super::{
     Shared,
@@ -91,6 +92,7 @@ impl Judge {
             // Believing in an owner that is just going does no harm: its end will be news.
             let standing = match believed {
                 Standing::Solid => Some(Standing::Solid),
+                Standing::Dangling if is(Mutation::H01) => Some(Standing::Dangling),
                 Standing::Dangling | Standing::Waiting => self.ask(object, owner).await?,
             };
             let Some(standing) = standing else { return Ok(None) };
@@ -147,7 +149,7 @@ impl Judge {
             propagation_policy: Some(policy(propagation)),
             preconditions: Preconditions {
                 uid: Some(object.uid.to_string()),
-                resource_version: same_version.then(|| object.resource_version.to_string()),
+                resource_version: (same_version && !is(Mutation::H03)).then(|| object.resource_version.to_string()),
             },
             ..DeleteOptions::default()
         };

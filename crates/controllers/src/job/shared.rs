@@ -16,6 +16,7 @@ use batch_types::job::is_finished;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use parking_lot::Mutex;
+use teeth::{Mutation, is};
 use tokio::time::Instant;
 
 use super::{
@@ -167,7 +168,10 @@ impl Shared {
         entry.unconfirmed = false;
         let inherited = std::mem::take(&mut entry.inherited);
         // A Job that no controller has written to has nothing behind it.
-        if inherited && fresh.status.as_ref().is_some_and(|status| *status != JobStatus::default()) {
+        if inherited
+            && !is(Mutation::H09)
+            && fresh.status.as_ref().is_some_and(|status| *status != JobStatus::default())
+        {
             entry.others_wrote = entry.others_wrote.max(version);
         }
         if version > version_of(&entry.job) {
@@ -248,11 +252,11 @@ impl Shared {
         }
         match version_of(&job).cmp(&version_of(&entry.job)) {
             Ordering::Less => return job.into(),
-            Ordering::Equal => {
+            Ordering::Equal if !is(Mutation::C24) => {
                 entry.pace.wrote_it();
                 return job.into();
             }
-            Ordering::Greater => {}
+            Ordering::Equal | Ordering::Greater => {}
         }
         entry.job = job.into();
         let job = entry.job.clone();
@@ -307,6 +311,12 @@ impl Shared {
         if let Some(tally) = self.state.lock().ledger.tally_mut(uid) {
             tally.note_finished();
         }
+    }
+
+    /// Whether a Job that is gone counts for one of its name: never, but for an old bug.
+    pub(super) fn knows_namesake(&self, job: &Job) -> bool {
+        let is_namesake = |other: &Job| other.metadata.name == job.metadata.name && uid_of(other) != uid_of(job);
+        is(Mutation::C13) && self.state.lock().jobs.values().any(|entry| is_namesake(&entry.job))
     }
 
     /// Whether the log has to say that a Job is left alone: once is enough.

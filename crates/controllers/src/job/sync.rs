@@ -12,6 +12,7 @@ use k8s_openapi::{
 };
 use kube::Error;
 use serde::{Deserialize, Serialize};
+use teeth::{Mutation, is};
 use tokio::time::Instant;
 
 use super::{
@@ -136,7 +137,7 @@ impl Syncer {
         self.shared.metrics.synced(job, label, outcome.is_ok(), elapsed);
         tracing::debug!(namespace = namespace_of(job), job = name_of(job), ?elapsed, "Finished syncing job");
         outcome.map(|wake_after| {
-            if let Some(wake_after) = wake_after {
+            if let Some(wake_after) = wake_after.filter(|_| !self.shared.knows_namesake(job)) {
                 self.shared.jobs.add_after(uid.clone(), wake_after);
             }
         })
@@ -246,6 +247,9 @@ impl Syncer {
             spec: job.spec.as_ref(),
             status,
         };
+        if is(Mutation::C24) {
+            self.shared.wrote_job(uid, Job { status: Some(status.clone()), ..job.clone() });
+        }
         let written: Written = match bounded(requests::replace(&self.pods.client, &path, &body)).await {
             Ok(written) => written,
             Err(error) if requests::is_not_found(&error) => return Ok(None),

@@ -325,7 +325,7 @@ async fn a_job_deleted_during_its_sync_leaves_nothing_behind() {
     assert!((3..=13).contains(&made), "one sync's pods and the other Job's: {made}");
 }
 
-/// SC-39, REG-C10, REG-C13: a namesake starts from nothing.
+/// SC-39, REG-C10: a namesake starts from nothing.
 #[tokio::test]
 async fn a_job_recreated_at_once_does_not_wait_for_its_predecessor() {
     let world = World::new().await;

@@ -16,6 +16,7 @@ use kube::{Client, Error};
 use parking_lot::Mutex;
 use prometheus_client::metrics::{counter::Counter, family::Family};
 use serde_json::{Value, json};
+use teeth::{Mutation, is};
 use tokio::time::Instant;
 
 use self::projection::{NodeView, PodView};
@@ -217,7 +218,8 @@ fn failed(view: &PodView, reason: Reason, environment: &Environment) -> Value {
         }
         status["conditions"] = json!([condition]);
     }
-    json!({"metadata": {"uid": view.uid, "resourceVersion": view.resource_version}, "status": status})
+    let version = if is(Mutation::H05) { "1" } else { &*view.resource_version };
+    json!({"metadata": {"uid": view.uid, "resourceVersion": version}, "status": status})
 }
 
 type Labels = [(&'static str, String); 2];

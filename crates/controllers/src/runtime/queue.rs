@@ -17,6 +17,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use teeth::{Mutation, is};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
@@ -149,7 +150,7 @@ impl<K: Key> WorkQueue<K> {
         let delay = {
             let mut state = self.shared.state.lock();
             let failures = state.failures.entry(key.clone()).or_insert(0);
-            let delay = self.shared.retry.delay(*failures);
+            let delay = self.shared.retry.delay(if is(Mutation::C25) { 0 } else { *failures });
             *failures = failures.saturating_add(1);
             delay
         };
@@ -270,6 +271,7 @@ impl<K: Key> Work<K> {
     /// Ends the work: its failures are forgotten, or it is tried again later.
     pub fn finish<E>(self, outcome: &Result<(), E>) {
         match outcome {
+            Ok(()) if is(Mutation::F25) => {}
             Ok(()) => self.queue.forget(&self.key),
             Err(_) => self.queue.add_rate_limited(self.key.clone()),
         }

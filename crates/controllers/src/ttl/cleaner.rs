@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use kube::{Client, Error};
 use parking_lot::Mutex;
 use prometheus_client::metrics::histogram::Histogram;
+use teeth::{Mutation, is};
 
 use super::{
     COMPONENT, Options,
@@ -178,7 +179,7 @@ impl<V: Finishable> Cleaner<V> {
         let options = DeleteOptions {
             preconditions: Preconditions {
                 uid: Some(fresh.uid.to_string()),
-                resource_version: Some(fresh.resource_version.to_string()),
+                resource_version: Some(fresh.resource_version.to_string()).filter(|_| !is(Mutation::G01)),
             },
             propagation_policy: Some(V::PROPAGATION),
             ..DeleteOptions::default()

@@ -244,7 +244,7 @@ async fn interfered(
 
 /// REG-G01.
 #[tokio::test]
-async fn a_time_to_live_raised_at_the_last_moment_keeps_the_job() {
+async fn reg_g01_a_time_to_live_raised_at_the_last_moment_keeps_the_job() {
     let scene = interfered(|client| {
         async move {
             let patch = json!({"spec": {"ttlSecondsAfterFinished": 3600}});

@@ -1,8 +1,10 @@
 //! Brings every old bug back in turn and demands that something turns red (invariants 3.10).
 //!
-//! For each mutation of `batch_plan::teeth` the tests of `batch-plan` run in a process of their own, first the regression
-//! of that number, then all; afterwards the model checker looks for it too. Ends with an error if a bug survives the tests.
+//! For each mutation of the crate `teeth` the test program that knows its regression runs in a process of its own, or a case
+//! of the enumeration of faults. Bugs of the plan that survive their regression meet all of its tests; and the model checker
+//! looks for them too. Ends with an error if a bug survives.
 
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -12,23 +14,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use batch_plan::teeth::{Mutation, select};
 use clap::Parser;
 use model::{Config, Limits, check, per_commit};
 use serde_json::Value;
+use teeth::{Judge, Mutation, select};
 
 /// A mutation may keep a test from ever ending, which is as good as a failure.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// Shows that the tests of the plan can fail.
+/// Shows that the tests can fail.
 #[derive(Debug, Parser)]
 struct Options {
     /// Only mutations whose number contains this
     #[arg(long)]
     only: Option<String>,
-    /// The test program of `batch-plan` with the feature `teeth`; built if not given
-    #[arg(long)]
-    tests: Option<PathBuf>,
     /// Leave the model checker out
     #[arg(long)]
     no_model: bool,
@@ -46,19 +45,21 @@ struct Caught {
 
 fn main() -> Result<()> {
     let options = Options::parse();
+    ensure!(teeth::POSSIBLE, "without debug assertions no bug can be brought back: use --profile prove");
     let started = Instant::now();
     let wanted = |mutation: &Mutation| options.only.as_deref().is_none_or(|part| mutation.id().contains(part));
     let mutations: Vec<Mutation> = Mutation::ALL.iter().copied().filter(wanted).collect();
-    let tests = options.tests.clone().map_or_else(build_tests, Ok)?;
-    let (healthy, failed) = run_tests(&tests, None, &[])?;
-    ensure!(healthy, "without any mutation these fail: {}", failed.join(", "));
+    let programs = Programs::build()?;
+    programs.ensure_healthy(&mutations)?;
 
-    let mut caught = by_tests(&tests, &mutations)?;
+    let mut caught = by_programs(&programs, &mutations)?;
     if !options.no_model {
         let broken = by_model(None, options.states);
         ensure!(broken.is_none(), "without any mutation the model is broken: {broken:?}");
-        // The model knows the Job controller only.
-        let is_known = |mutation: Mutation| !mutation.id().starts_with("REG-F") && mutation != Mutation::H07;
+        // The model knows the Job controller's plan only.
+        let is_known = |mutation: Mutation| {
+            mutation.judge() == PLAN && !mutation.id().starts_with("REG-F") && mutation != Mutation::H07
+        };
         for (mutation, caught) in mutations.iter().zip(&mut caught).filter(|(mutation, _)| is_known(**mutation)) {
             caught.model = by_model(Some(*mutation), options.states);
         }
@@ -93,16 +94,110 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Two processes at a time.
-fn by_tests(tests: &Path, mutations: &[Mutation]) -> Result<Vec<Caught>> {
+/// Who judges what the plan does.
+const PLAN: Judge = Judge::Tests("batch_plan");
+
+/// The programs that judge.
+struct Programs {
+    /// Of tests, by their names.
+    tests: HashMap<String, PathBuf>,
+    enumerate: PathBuf,
+}
+
+impl Programs {
+    /// As `cargo test --workspace` builds them, so that they need not be built twice.
+    fn build() -> Result<Self> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let arguments = "test --workspace --no-run --message-format=json";
+        let output = Command::new(cargo)
+            .args(arguments.split(' '))
+            .stderr(Stdio::inherit())
+            .output()
+            .context("build the tests")?;
+        ensure!(output.status.success(), "the tests do not build");
+        let messages = String::from_utf8_lossy(&output.stdout);
+        let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let program = |message: Value| {
+            let name = message["target"]["name"].as_str()?.to_owned();
+            Some((name, PathBuf::from(message["executable"].as_str()?)))
+        };
+        let enumerate = std::env::current_exe().context("find this program")?.with_file_name("enumerate");
+        ensure!(enumerate.exists(), "`{}` is to be built first", enumerate.display());
+        Ok(Self { tests: messages.filter_map(program).collect(), enumerate })
+    }
+
+    fn tests(&self, name: &str) -> Result<&Path> {
+        Ok(self.tests.get(name).with_context(|| format!("cargo named no test program `{name}`"))?)
+    }
+
+    /// Without any mutation everything passes that is to fail with one.
+    fn ensure_healthy(&self, mutations: &[Mutation]) -> Result<()> {
+        let mut judged: Vec<Judge> = Vec::new();
+        for judge in mutations.iter().map(|mutation| mutation.judge()) {
+            if judged.contains(&judge) {
+                continue;
+            }
+            judged.push(judge);
+            let (healthy, failed) = match judge {
+                PLAN => run_tests(self.tests("batch_plan")?, None, &[])?,
+                Judge::Tests(name) => run_tests(self.tests(name)?, None, &["reg_"])?,
+                Judge::Faults(scenario, points) => self.replay(None, scenario, points)?,
+            };
+            ensure!(healthy, "without any mutation these fail: {}", failed.join(", "));
+        }
+        Ok(())
+    }
+
+    fn judge(&self, mutation: Mutation) -> Result<Caught> {
+        // `REG-D03` is `reg_d01_and_d03_…`, `INV-9` is `inv_9_…`.
+        let number = mutation.id().trim_start_matches("REG").to_lowercase().replace('-', "_");
+        // The regression of that number first, then all of them, then every test, the slow ones last.
+        let stages: [&[&str]; 4] = [&[&number], &["reg_"], &["--skip", "properties"], &["properties"]];
+        let (name, stages) = match mutation.judge() {
+            Judge::Faults(scenario, points) => {
+                let (_, failed) = self.replay(Some(mutation), scenario, points)?;
+                return Ok(Caught { tests: failed, model: None });
+            }
+            PLAN => ("batch_plan", &stages[..]),
+            Judge::Tests(name) => (name, &stages[..1]),
+        };
+        for stage in stages {
+            let (passed, failed) = run_tests(self.tests(name)?, Some(mutation), stage)?;
+            if !passed {
+                return Ok(Caught { tests: failed, model: None });
+            }
+        }
+        Ok(Caught::default())
+    }
+
+    /// Whether a case of the enumeration passes, and which it is if not.
+    fn replay(&self, mutation: Option<Mutation>, scenario: &str, points: &str) -> Result<(bool, Vec<String>)> {
+        let mut command = Command::new(&self.enumerate);
+        command.args(["--only", scenario, "--replay", points]).stdout(Stdio::null()).stderr(Stdio::null());
+        if let Some(mutation) = mutation {
+            command.env(MUTATION, mutation.id());
+        }
+        let passed = command.status().with_context(|| format!("start `{}`", self.enumerate.display()))?.success();
+        Ok((passed, if passed { Vec::new() } else { vec![format!("{scenario} with {points}")] }))
+    }
+}
+
+/// Names the bug that is back.
+const MUTATION: &str = "TALLY_MUTATION";
+
+/// So many at a time. Most of those that fail do so by waiting in vain, which costs no processor.
+const PROCESSES: usize = 4;
+
+fn by_programs(programs: &Programs, mutations: &[Mutation]) -> Result<Vec<Caught>> {
     let next = AtomicUsize::new(0);
     let found: Mutex<Vec<Result<Caught>>> = Mutex::new(mutations.iter().map(|_| Ok(Caught::default())).collect());
     std::thread::scope(|scope| {
-        for _ in 0..2 {
+        for _ in 0..PROCESSES {
             scope.spawn(|| {
-                while let Some(mutation) = mutations.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let caught = try_tests(tests, *mutation);
-                    let position = mutations.iter().position(|other| other == mutation).unwrap_or_default();
+                loop {
+                    let position = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(mutation) = mutations.get(position) else { break };
+                    let caught = programs.judge(*mutation);
                     if let Ok(mut found) = found.lock() {
                         found[position] = caught;
                     }
@@ -113,20 +208,6 @@ fn by_tests(tests: &Path, mutations: &[Mutation]) -> Result<Vec<Caught>> {
     found.into_inner().unwrap_or_default().into_iter().collect()
 }
 
-/// The regression of that number first, then all of them, then every test, the slow ones last.
-fn try_tests(tests: &Path, mutation: Mutation) -> Result<Caught> {
-    // `REG-D03` is `reg_d01_and_d03_…`, `INV-9` is `inv_9_…`.
-    let number = mutation.id().trim_start_matches("REG").to_lowercase().replace('-', "_");
-    let stages: [&[&str]; 4] = [&[&number], &["reg_"], &["--skip", "properties"], &["properties"]];
-    for stage in stages {
-        let (passed, failed) = run_tests(tests, Some(mutation), stage)?;
-        if !passed {
-            return Ok(Caught { tests: failed, model: None });
-        }
-    }
-    Ok(Caught::default())
-}
-
 /// Whether all passed, and which did not.
 fn run_tests(tests: &Path, mutation: Option<Mutation>, filters: &[&str]) -> Result<(bool, Vec<String>)> {
     let mut command = Command::new(tests);
@@ -134,7 +215,7 @@ fn run_tests(tests: &Path, mutation: Option<Mutation>, filters: &[&str]) -> Resu
     // The property tests repeat themselves so that every run of this program is the same.
     command.env("HISTORY_SEED", "1").env("RUST_BACKTRACE", "0").env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
     if let Some(mutation) = mutation {
-        command.env("TALLY_MUTATION", mutation.id());
+        command.env(MUTATION, mutation.id());
     }
     let mut child = command.spawn().with_context(|| format!("start `{}`", tests.display()))?;
     let mut stdout = child.stdout.take().context("the output of the tests")?;
@@ -184,20 +265,4 @@ fn by_model(mutation: Option<Mutation>, states: u64) -> Option<String> {
     let found = per_commit().into_iter().find_map(look);
     let _ = std::panic::take_hook();
     found
-}
-
-/// Builds the tests of the plan with the feature, and says where they are.
-fn build_tests() -> Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let arguments = "test -p batch-plan --features teeth --lib --no-run --message-format=json";
-    let output = Command::new(cargo)
-        .args(arguments.split(' '))
-        .stderr(Stdio::inherit())
-        .output()
-        .context("build the tests of batch-plan")?;
-    ensure!(output.status.success(), "the tests of batch-plan do not build");
-    let messages = String::from_utf8_lossy(&output.stdout);
-    let programs = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut programs = programs.filter_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)));
-    programs.next_back().context("cargo named no test program")
 }

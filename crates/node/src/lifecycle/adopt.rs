@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as api;
+use teeth::{Mutation, is};
 
 use super::conditions::Transitions;
 use super::container::{Container, Exit, Kind, State};
@@ -135,7 +136,7 @@ fn found(container: &mut Container, spec: &pod::Container, record: &Record, now:
     if is_older || is_known_end {
         return;
     }
-    match (&record.exit, record.started_at) {
+    match (record.exit.as_ref().filter(|_| !is(Mutation::H08)), record.started_at) {
         (Some(exit), _) => {
             container.attempt = record.attempt;
             container.set_terminated(exit.clone());

@@ -543,7 +543,7 @@ fn a_running_container_is_found_again() {
 }
 
 #[test]
-fn an_exit_that_happened_meanwhile_is_reported_as_it_was() {
+fn reg_h08_an_exit_that_happened_meanwhile_is_reported_as_it_was() {
     for (code, phase) in [(0, Phase::Succeeded), (1, Phase::Failed)] {
         let mut story = Story::with(running_in_api("Never"), &[record(2, Some(code))]);
         assert_eq!(story.tick(), "cleanup");

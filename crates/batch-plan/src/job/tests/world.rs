@@ -428,10 +428,7 @@ impl World {
 
     /// What must be true when nothing happens any more (INV-13).
     pub(super) fn assert_settled(&self) {
-        let stuck = self.names(|pod| {
-            let tracked = pod["metadata"]["finalizers"].as_array().is_some_and(|all| all.contains(&json!(FINALIZER)));
-            tracked && (is_terminal(pod) || is_deleting(pod)) && self.is_finished()
-        });
+        let stuck = self.names(|pod| is_tracked(pod) && (is_terminal(pod) || is_deleting(pod)) && self.is_finished());
         assert_eq!(stuck, [""; 0], "INV-13: pods that are still tracked");
     }
 
@@ -468,6 +465,10 @@ pub(super) fn is_deleting(pod: &Value) -> bool {
 
 fn is_unscheduled_or_ended(pod: &Value) -> bool {
     pod["spec"].get("nodeName").is_none() || is_terminal(pod)
+}
+
+pub(super) fn is_tracked(pod: &Value) -> bool {
+    pod["metadata"]["finalizers"].as_array().is_some_and(|all| all.contains(&json!(FINALIZER)))
 }
 
 pub(super) fn is_owned(pod: &Value) -> bool {

@@ -103,7 +103,7 @@ async fn a_running_job_that_is_deleted_by_hand_does_not_block_the_next() {
 
 /// REG-F12: the template's labels are not what makes a Job ours.
 #[tokio::test]
-async fn a_new_template_does_not_lose_the_jobs_of_the_old_one() {
+async fn reg_f12_a_new_template_does_not_lose_the_jobs_of_the_old_one() {
     let scene = Scene::new(Faults::none()).await;
     scene.hourly(json!({"concurrencyPolicy": "Forbid", "successfulJobsHistoryLimit": 1})).await;
     scene.strike(10);

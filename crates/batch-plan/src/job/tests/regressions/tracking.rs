@@ -1,5 +1,7 @@
 //! REG-A: pods are counted exactly once, and no finalizer outlives its purpose.
 
+use std::collections::BTreeSet;
+
 use expect_test::expect;
 use serde_json::json;
 
@@ -7,7 +9,7 @@ use super::super::super::*;
 use super::super::scenarios::summary;
 use super::super::shell::Controller;
 use super::super::text::{Case, account, check, now};
-use super::super::world::{Fault, World, is_deleting, is_owned};
+use super::super::world::{Fault, World, is_deleting, is_owned, is_tracked};
 use super::{finish_all, started, started_with};
 
 /// First alive, then deleted, whatever its end.
@@ -113,6 +115,44 @@ fn reg_a09_a_pod_listed_as_failed_that_exits_0_counts_as_failed_once() {
         expect!["failed=2 pods=2 conditions=FailureTarget/BackoffLimitExceeded,Failed/BackoffLimitExceeded !BackoffLimitExceeded"]
             .assert_eq(&summary(&mut world));
     }
+}
+
+/// P-15: a node takes back what it said of a pod's end, in the middle of the protocol, and says it again.
+#[test]
+fn a_pod_that_runs_again_after_its_end_counts_once() {
+    let mut moments = BTreeSet::new();
+    // The status write that lists, the release, the status write that counts, the creation that follows: one fails, or none.
+    for failing in 1..=5 {
+        for (exit_code, phase) in [(0, "Succeeded"), (1, "Failed")] {
+            let (mut world, mut controller) = started(json!({"parallelism": 1, "completions": 2}));
+            let name = world.active().remove(0);
+            world.run(&name);
+            controller.settle(&mut world);
+            world.finish(&name, exit_code);
+            controller.watch(&world, 0);
+            world.faults.insert(world.calls + failing, Fault::Refused);
+            controller.sync(&mut world);
+            let lists = world.status().uncounted_terminated_pods.clone().unwrap_or_default();
+            let is_listed = lists.succeeded.or(lists.failed).is_some_and(|list| !list.is_empty());
+            moments.insert((is_listed, world.names(is_tracked).contains(&name)));
+            for phase in ["Running", phase] {
+                world.edit_pod(&name, |pod| pod["status"]["phase"] = json!(phase));
+                controller.settle(&mut world);
+            }
+            for _ in 0..3 {
+                world.advance(60);
+                controller.settle(&mut world);
+                finish_all(&mut world, 0);
+                controller.settle(&mut world);
+            }
+            let counted = (world.status().succeeded, world.status().failed);
+            assert_eq!(counted, (Some(2), (exit_code != 0).then_some(1)), "{phase}, call {failing} fails");
+            assert!(world.is_finished());
+            world.assert_settled();
+        }
+    }
+    let each = [(false, true), (true, true), (true, false), (false, false)];
+    assert_eq!(moments, BTreeSet::from(each), "it is listed, it is tracked");
 }
 
 /// The crash hits every call of the removal; the pod then succeeds, or stops as it was told to.
