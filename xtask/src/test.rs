@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::counts::Counts;
 use crate::project::{self, Profile, cargo};
+use crate::prove::Extent;
 use crate::soak::Load;
 use crate::stage::{Outcome, Stages, counted};
 use crate::{behaviour, conformance, e2e, prove, setup, soak};
@@ -51,7 +52,7 @@ pub(crate) fn run() -> Result<bool> {
     };
     soak("soak", Load::Writes, SOAK_ROUNDS);
     soak("soak of pods", Load::Pods(SOAK_PODS), SOAK_PODS_ROUNDS);
-    prove::prove(&mut stages, false);
+    prove::prove(&mut stages, Extent::All);
     println!("{}", stages.summary());
     Ok(stages.passed())
 }
