@@ -12,9 +12,19 @@ use crate::coverage::{Coverage, Row};
 use crate::settle::settles;
 use crate::state::{Invariant, State};
 
+/// Which states are looked at first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// The near ones, so that the way to a broken promise is a short one. What is still to be looked at fills the memory.
+    Breadth,
+    /// The far ones, which takes a few bytes a state: for hundreds of millions.
+    Depth,
+}
+
 /// How far a search goes.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
+    pub order: Order,
     pub threads: usize,
     /// Distinct states of one configuration; the search is then cut off.
     pub states: Option<u64>,
@@ -26,7 +36,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { threads: 2, states: None, time: None, settle_one_in: 16 }
+        Self { order: Order::Breadth, threads: 2, states: None, time: None, settle_one_in: 16 }
     }
 }
 
@@ -42,7 +52,7 @@ pub struct Report {
     pub took: Duration,
     /// Whether every state was looked at.
     pub complete: bool,
-    /// Promises that were broken, each with the shortest way there that was found.
+    /// Promises that were broken, each with a way there.
     pub broken: Vec<(String, String)>,
     /// How often each situation was met.
     pub met: Vec<(Row, u64)>,
@@ -50,12 +60,16 @@ pub struct Report {
 
 /// Looks at every state of a configuration, within the limits.
 pub fn check(config: Config, limits: Limits) -> Report {
-    let started = Instant::now();
-    let name = config.name;
-    let shared = Arc::new(Shared { limits, started, ..Shared::default() });
-    let model = SmallWorld { config, shared: shared.clone() };
-    let properties = model.properties().len();
-    let checker = model.checker().threads(limits.threads.max(1)).spawn_bfs().join();
+    let shared = Arc::new(Shared { limits, ..Shared::default() });
+    let search = SmallWorld { config, shared: shared.clone() }.checker().threads(limits.threads.max(1));
+    match limits.order {
+        Order::Breadth => report(&search.spawn_bfs().join(), &shared),
+        Order::Depth => report(&search.spawn_dfs().join(), &shared),
+    }
+}
+
+/// What a search that is over has found.
+fn report(checker: &impl Checker<SmallWorld>, shared: &Shared) -> Report {
     shared.is_over.store(true, Ordering::Relaxed);
     let sometimes: Vec<&str> = Row::ALL.iter().map(|row| row.text()).collect();
     let discoveries = checker.discoveries();
@@ -68,13 +82,13 @@ pub fn check(config: Config, limits: Limits) -> Report {
         (name.to_owned(), steps.join("\n") + &reason)
     });
     Report {
-        name,
+        name: model.config.name,
         states: checker.unique_state_count() as u64,
         generated: checker.state_count() as u64,
         depth: checker.max_depth(),
-        properties,
+        properties: model.properties().len(),
         settled: shared.settled.load(Ordering::Relaxed),
-        took: started.elapsed(),
+        took: shared.started.elapsed(),
         complete: shared.cut_off.get().is_none(),
         broken: broken.collect(),
         met: Row::ALL.iter().map(|row| (*row, shared.coverage.count(*row))).collect(),
@@ -240,9 +254,13 @@ mod tests {
     /// The smallest world, every state of it; the larger ones are for `cargo run --release -p model`.
     #[test]
     fn no_history_of_the_smallest_world_breaks_a_promise() {
-        let report = check(crate::config::smallest(), Limits { settle_one_in: 4, ..Limits::default() });
-        let broken: Vec<String> = report.broken.iter().map(|(name, path)| format!("{name}\n{path}")).collect();
-        assert!(broken.is_empty(), "{}", broken.join("\n\n"));
-        assert!(report.complete && report.states > 1_000, "{} states", report.states);
+        let [near, far] = [Order::Breadth, Order::Depth].map(|order| {
+            let report = check(crate::config::smallest(), Limits { order, settle_one_in: 4, ..Limits::default() });
+            let broken: Vec<String> = report.broken.iter().map(|(name, path)| format!("{name}\n{path}")).collect();
+            assert!(broken.is_empty(), "{}", broken.join("\n\n"));
+            assert!(report.complete && report.states > 1_000, "{} states", report.states);
+            report.states
+        });
+        assert_eq!(near, far, "the same states in another order");
     }
 }

@@ -31,6 +31,6 @@ mod server;
 mod settle;
 mod state;
 
-pub use check::{Limits, Report, check};
+pub use check::{Limits, Order, Report, check};
 pub use config::{Config, nightly, per_commit, smallest};
 pub use coverage::Row;

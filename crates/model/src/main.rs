@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use model::{Config, Limits, Report, Row, check, nightly, per_commit};
+use model::{Config, Limits, Order, Report, Row, check, nightly, per_commit};
 
 /// Model checker of the Job controller.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The larger set: about 100 million states
+    /// The larger set, of more than 100 million states, the far ones first
     #[arg(long)]
     nightly: bool,
     /// Only configurations whose name contains this
@@ -54,8 +54,13 @@ fn main() -> Result<()> {
     let mut reports = Vec::new();
     for config in configs {
         let time = options.seconds.map(|seconds| Duration::from_secs(seconds).saturating_sub(started.elapsed()));
-        let limits =
-            Limits { threads: options.threads, states: options.states, time, settle_one_in: options.settle_one_in };
+        let limits = Limits {
+            order: if options.nightly { Order::Depth } else { Order::Breadth },
+            threads: options.threads,
+            states: options.states,
+            time,
+            settle_one_in: options.settle_one_in,
+        };
         let report = check(config, limits);
         print_row(&report);
         reports.push(report);
