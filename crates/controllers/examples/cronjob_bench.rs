@@ -5,11 +5,10 @@
 //! The API server on a durable store and the controller are in one process and go by one clock, which is set to shortly
 //! before each full minute, so that an hour takes a few minutes.
 
+mod common;
+
 use std::{
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -29,6 +28,8 @@ use jiff::{SignedDuration, Timestamp};
 use kube::{Client, client::Body};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
+
+use self::common::Clock;
 
 const NAMESPACE: &str = "default";
 /// A full hour.
@@ -108,23 +109,6 @@ async fn make(client: Client, number: usize) {
         "spec": {"schedule": format!("{} * * * *", number % 60), "jobTemplate": {"spec": {"template": template}}}});
     let collection = Resource::CRON_JOBS.collection(Some(NAMESPACE));
     requests::create::<Ignored>(&client, &collection, &cron_job).await.expect("create a CronJob");
-}
-
-/// A clock that runs and can be set.
-#[derive(Clone, Default)]
-struct Clock {
-    ahead: Arc<AtomicI64>,
-}
-
-impl Clock {
-    fn now(&self) -> Timestamp {
-        Timestamp::now() + SignedDuration::from_nanos(self.ahead.load(Ordering::Relaxed))
-    }
-
-    fn set(&self, now: Timestamp) {
-        let ahead = now.duration_since(Timestamp::now()).as_nanos();
-        self.ahead.store(i64::try_from(ahead).expect("within 292 years"), Ordering::Relaxed);
-    }
 }
 
 /// How late each Job was, when its creation was answered.

@@ -6,12 +6,11 @@
 //! expire within the given seconds, evenly, whatever their time to live. The controller has a clock of its own, so that
 //! nothing expires while the Jobs are made.
 
+mod common;
+
 use std::{
     fs,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicI64, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -30,6 +29,8 @@ use http::{Method, Request};
 use jiff::{SignedDuration, Timestamp};
 use kube::{Client, client::Body};
 use serde_json::json;
+
+use self::common::Clock;
 
 const NAMESPACE: &str = "default";
 /// When the first Job expires, by the controller's clock.
@@ -113,23 +114,6 @@ async fn make(client: Client, number: usize, expiry: Timestamp) {
     requests::patch::<Ignored>(&client, &path, PatchType::Merge, &json!({"status": status}))
         .await
         .expect("finish a Job");
-}
-
-/// A clock that runs and can be set.
-#[derive(Clone, Default)]
-struct Clock {
-    ahead: Arc<AtomicI64>,
-}
-
-impl Clock {
-    fn now(&self) -> Timestamp {
-        Timestamp::now() + SignedDuration::from_nanos(self.ahead.load(Ordering::Relaxed))
-    }
-
-    fn set(&self, now: Timestamp) {
-        let ahead = now.duration_since(Timestamp::now()).as_nanos();
-        self.ahead.store(i64::try_from(ahead).expect("within 292 years"), Ordering::Relaxed);
-    }
 }
 
 /// How late each deletion was, when it was answered.

@@ -6,6 +6,7 @@ use batch_types::{
     field::{Error, Path},
     gates::Gates,
     names::{self, NameRule},
+    resource_names,
 };
 use serde_json::{Value, json};
 
@@ -213,32 +214,12 @@ fn validate_resources(node: &Value) -> Vec<Error> {
             if quantity.starts_with('-') {
                 errors.push(Error::invalid(&at, quantity, "must be greater than or equal to 0"));
             }
-            if counts_things(name) && is_fraction(quantity) {
+            if resource_names::is_whole(name) && is_fraction(quantity) {
                 errors.push(Error::invalid(&at, quantity, "must be an integer"));
             }
         }
     }
     errors
-}
-
-/// Pods and other objects, and extended resources such as `example.com/gpu`.
-fn counts_things(resource: &str) -> bool {
-    const COUNTED: [&str; 9] = [
-        "pods",
-        "resourcequotas",
-        "services",
-        "replicationcontrollers",
-        "secrets",
-        "configmaps",
-        "persistentvolumeclaims",
-        "services.nodeports",
-        "services.loadbalancers",
-    ];
-    let native = !resource.contains('/') || resource.contains("kubernetes.io/");
-    let extended = !native
-        && !resource.starts_with("requests.")
-        && names::qualified_name(&format!("requests.{resource}")).is_empty();
-    COUNTED.contains(&resource) || extended
 }
 
 /// In canonical form only these suffixes and a negative exponent stand for less than one.
