@@ -10,7 +10,10 @@ use kube::{Client, Error};
 use serde::{Deserialize, Serialize};
 
 use super::calls::bounded;
-use crate::runtime::{Resource, requests};
+use crate::runtime::{Backoff, Environment, Resource, requests};
+
+/// One answer that gets lost must not end the process before it has begun; a server that is not there is no secret for long.
+const ATTEMPTS: u32 = 3;
 
 /// Something that the controller must be allowed to do, in all namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,8 +77,19 @@ async fn is_granted(client: &Client, permission: &Permission) -> Result<bool, Er
             resource_attributes: Attributes { group: permission.group, resource, subresource, verb: permission.verb },
         },
     };
-    let answer: Answer = bounded(requests::create(client, &REVIEWS.collection(None), &review)).await?;
-    Ok(answer.status.allowed)
+    let (collection, environment, mut backoff) = (REVIEWS.collection(None), Environment::system(), Backoff::default());
+    let asked = async {
+        loop {
+            match requests::create::<Answer>(client, &collection, &review).await {
+                Ok(answer) => return Ok(answer.status.allowed),
+                Err(error) if matches!(error, Error::Api(_)) || backoff.failures() + 1 == ATTEMPTS => {
+                    return Err(error);
+                }
+                Err(_) => tokio::time::sleep(backoff.next(&environment)).await,
+            }
+        }
+    };
+    bounded(asked).await
 }
 
 #[derive(Serialize)]
@@ -114,6 +128,14 @@ struct Verdict {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use http::Request;
+    use kube::client::Body;
+
     use super::*;
     use crate::testing::World;
 
@@ -122,6 +144,30 @@ mod tests {
         let world = World::new().await;
         assert_eq!(missing(&world.client, &NEEDED).await.unwrap(), []);
         assert_eq!(missing(&world.client, &WISHED).await.unwrap(), []);
+    }
+
+    /// As the first answers of a server that is just starting may.
+    #[tokio::test]
+    async fn a_lost_answer_is_asked_for_again_and_a_server_that_is_gone_is_not_for_ever() {
+        let world = World::new().await;
+        let lossy = |lost: usize| {
+            let (client, sent) = (world.client.clone(), Arc::new(AtomicUsize::new(0)));
+            let counted = sent.clone();
+            let service = tower::service_fn(move |request: Request<Body>| {
+                let (client, number) = (client.clone(), counted.fetch_add(1, Ordering::Relaxed));
+                async move {
+                    let answer = client.send(request).await?;
+                    if number < lost { Err(Error::Service("the connection was lost".into())) } else { Ok(answer) }
+                }
+            });
+            (Client::new(service, "default"), sent)
+        };
+        let (client, sent) = lossy(2);
+        assert_eq!(missing(&client, &NEEDED[..1]).await.unwrap(), []);
+        assert_eq!(sent.load(Ordering::Relaxed), 3);
+        let (client, sent) = lossy(usize::MAX);
+        assert!(missing(&client, &NEEDED[..1]).await.is_err());
+        assert_eq!(sent.load(Ordering::Relaxed), 3);
     }
 
     #[test]
