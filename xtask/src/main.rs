@@ -12,6 +12,7 @@ mod e2e;
 mod expectations;
 mod project;
 mod prove;
+mod proxy;
 mod setup;
 mod soak;
 mod stage;
@@ -67,6 +68,12 @@ enum Command {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Faults between `tally controller` and an API server, both real processes, by a proxy.
+    Proxy {
+        /// For the program; `cargo xtask proxy -- --help` lists them.
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
     /// Faults enumerated, model-checked and simulated, for five minutes.
     Prove {
         /// Only the simulation of this seed, told call by call.
@@ -110,6 +117,7 @@ fn run(command: Command) -> Result<bool> {
             let load = if pods { soak::Load::Pods(SOAK_PODS) } else { soak::Load::Writes };
             soak::run(load, rounds, seed)?
         }
+        Command::Proxy { arguments } => proxy::run(&arguments)?,
         Command::Prove { seed: Some(seed), .. } => prove::again(seed)?,
         Command::Prove { all, nightly, .. } => prove::run(match (all, nightly) {
             (_, true) => Extent::Night,

@@ -9,7 +9,7 @@ use crate::project::{self, Profile, cargo};
 use crate::prove::Extent;
 use crate::soak::Load;
 use crate::stage::{Outcome, Stages, counted};
-use crate::{behaviour, conformance, e2e, prove, setup, soak};
+use crate::{behaviour, conformance, e2e, prove, proxy, setup, soak};
 
 /// Enough kills to notice a broken promise, few enough for every change; `cargo xtask soak` does more.
 const SOAK_ROUNDS: u32 = 8;
@@ -52,6 +52,7 @@ pub(crate) fn run() -> Result<bool> {
     };
     soak("soak", Load::Writes, SOAK_ROUNDS);
     soak("soak of pods", Load::Pods(SOAK_PODS), SOAK_PODS_ROUNDS);
+    stages.run("proxy", || if built { proxy::some() } else { needs_build() });
     prove::prove(&mut stages, Extent::All);
     println!("{}", stages.summary());
     Ok(stages.passed())

@@ -6,7 +6,10 @@
 //!
 //! For proofs without any: a `world` in one thread and virtual time, a `node` with processes on paper, `faults` on the way
 //! between controllers and server, an `oracle` that judges what happened, and the `enumeration` of all faults at all calls.
+//!
+//! For both at once: such a world in a `cluster`, where the faults are those of a proxy.
 
+pub mod cluster;
 pub mod enumeration;
 pub mod faults;
 pub mod node;

@@ -20,26 +20,30 @@ pub use coverage::Coverage;
 pub use juncture::{Chronicle, Juncture};
 pub use pairs::{Moment, Pair, PairPlanner, is_harmful};
 pub use plan::{Rotation, singles};
-pub use run::{Baseline, Outcome, baseline, run};
+pub use run::{Baseline, Outcome, baseline, baseline_of, run, run_within};
 pub use scenarios::{Scenario, all as scenarios};
 pub use worker::{Answer, Asked, Report, Unit, serve};
-
-use std::fmt::Write;
 
 use crate::faults::Point;
 
 /// How to run one case again.
 pub fn replay_line(scenario: &str, points: &[Point]) -> String {
-    let mut line = format!("cargo run --profile prove -p testkit --bin enumerate -- --only {scenario} --replay '");
-    for (number, (call, fault)) in points.iter().enumerate() {
-        let comma = if number == 0 { "" } else { "," };
-        let _ = write!(line, "{comma}{call}:{fault}");
-    }
-    line.push('\'');
-    line
+    let points = shown(points);
+    format!("cargo run --profile prove -p testkit --bin enumerate -- --only {scenario} --replay '{points}'")
 }
 
-/// Reads what [`replay_line`] wrote: `12:crash-after,14:refused-409`.
+/// The same for a run over real processes.
+pub fn replay_line_through_proxy(scenario: &str, points: &[Point]) -> String {
+    format!("cargo run -p testkit --bin fault-proxy -- --only {scenario} --replay '{}'", shown(points))
+}
+
+/// `12:crash-after,14:refused-409`.
+pub fn shown(points: &[Point]) -> String {
+    let points: Vec<String> = points.iter().map(|(call, fault)| format!("{call}:{fault}")).collect();
+    points.join(",")
+}
+
+/// Reads what [`shown`] wrote.
 pub fn parse_points(text: &str) -> Result<Vec<Point>, String> {
     let point = |part: &str| {
         let (call, fault) = part.split_once(':').ok_or_else(|| format!("`{part}` is not `call:fault`"))?;

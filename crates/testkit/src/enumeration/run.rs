@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
+use anyhow::Result;
+
 use crate::{
+    cluster::Cluster,
     faults::{Call, Choice, Fault, Point},
     oracle::{self, History, Record, Tolerance, Violation},
     world::{Setting, Unrest, World, in_virtual_time},
@@ -53,7 +56,11 @@ impl Outcome {
 
 /// Runs a scenario undisturbed. It must be clean and end as its author says.
 pub fn baseline(scenario: &Scenario) -> Result<Baseline, Vec<Violation>> {
-    let outcome = run(scenario, &[], None);
+    baseline_of(scenario, run(scenario, &[], None))
+}
+
+/// The same, of a run that was made already.
+pub fn baseline_of(scenario: &Scenario, outcome: Outcome) -> Result<Baseline, Vec<Violation>> {
     let mut violations = outcome.violations.clone();
     if !outcome.ends.contains(scenario.ends) {
         violations.push(violation("scenario", format!("ends with\n{}and not with\n{}", outcome.ends, scenario.ends)));
@@ -95,14 +102,35 @@ pub(super) fn run_choosing(
     }))
 }
 
+/// Runs a scenario in a cluster and in real time, and judges it. Also says whether all faults have come: with fewer calls
+/// than in another run, one may have none to strike.
+pub async fn run_within(
+    cluster: &Cluster,
+    scenario: &Scenario,
+    points: &[Point],
+    baseline: Option<&Baseline>,
+) -> Result<(Outcome, bool)> {
+    let world = World::within(cluster, setting(scenario)).await?;
+    let mut world = prepared(world, scenario, points, baseline);
+    let rest = world.play().await;
+    let all_came = world.wire.all_happened();
+    Ok((judge(&mut world, rest, scenario, points, baseline).await, all_came))
+}
+
 async fn begin(scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>) -> World {
-    let setting = Setting {
+    prepared(World::new(setting(scenario)).await, scenario, points, baseline)
+}
+
+fn setting(scenario: &Scenario) -> Setting {
+    Setting {
         controllers: scenario.controllers,
         behaviours: scenario.behaviours,
         script: (scenario.script)(),
         seed: SEED,
-    };
-    let mut world = World::new(setting).await;
+    }
+}
+
+fn prepared(mut world: World, scenario: &Scenario, points: &[Point], baseline: Option<&Baseline>) -> World {
     world.calls_max = baseline.map_or(1_000, |baseline| 300 + 10 * baseline.calls.len());
     world.keep_metrics = scenario.keep_metrics;
     world.wire.expect(points);
@@ -149,7 +177,9 @@ async fn judge(
     }
     let containers = world.container_violations().into_iter();
     outcome.violations.extend(containers.map(|what| violation("INV-49", what)));
-    outcome.records = oracle::records(&world.store, &world.wire.authored());
+    let complaints = world.process_complaints().into_iter();
+    outcome.violations.extend(complaints.map(|what| violation("process", what)));
+    outcome.records = world.records();
     let mut history = History::of_records(&outcome.records);
     history.announcements = world.wire.announcements();
     history.reads = world.wire.reads();

@@ -127,12 +127,21 @@ fn step<T: DeserializeOwned>(before: Option<Value>, after: Option<Value>) -> Ste
 
 /// Reads all revisions of pods, Jobs and CronJobs, in order.
 pub fn records(store: &ObjectStore, authored: &[Authored]) -> Vec<Record> {
+    records_by(store, authored, store::Event::revision)
+}
+
+/// The same in an order of its own.
+pub(crate) fn records_by<A: Send + Sync + 'static>(
+    store: &store::Store<A>,
+    authored: &[Authored],
+    revision: impl Fn(&store::Event<A>) -> u64,
+) -> Vec<Record> {
     let mut records = Vec::new();
     for topic in ["pods/", "jobs.batch/", "cronjobs.batch/"] {
         let Ok(mut watch) = store.watch(topic, 0) else { continue };
         while let Some(Ok(events)) = watch.next_batch(usize::MAX).now_or_never() {
             records.extend(events.into_iter().map(|event| Record {
-                revision: event.revision(),
+                revision: revision(&event),
                 by: "",
                 at: None,
                 key: event.key().to_string(),

@@ -34,6 +34,7 @@ mod views;
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
+pub(crate) use self::history::records_by;
 pub use self::history::{History, Record, records};
 use self::{
     history::{Change, What},

@@ -8,20 +8,29 @@ use std::sync::{
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// When every world begins: a Monday, on a full hour.
+/// When every virtual world begins: a Monday, on a full hour.
 const BEGINNING: i64 = 1_767_607_200;
 
-/// The wall clock of a world: it starts at the same moment every time and goes as fast as tokio's clock, which the
-/// world's runtime pauses. Cheap to clone.
+/// The wall clock of a world: it goes as fast as tokio's clock, which the runtime of a virtual world pauses. Cheap to clone.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     start: Instant,
+    beginning: Timestamp,
 }
 
 impl Clock {
-    /// A clock that starts now. Must be made on the world's runtime.
+    /// A clock that starts now, at the same moment every time. Must be made on the world's runtime.
     pub(super) fn start() -> Self {
-        Self { start: Instant::now() }
+        Self::starting(Timestamp::from_second(BEGINNING).expect("a date of this century"))
+    }
+
+    /// A clock that shows what others do.
+    pub(super) fn real() -> Self {
+        Self::starting(Timestamp::now())
+    }
+
+    fn starting(beginning: Timestamp) -> Self {
+        Self { start: Instant::now(), beginning }
     }
 
     pub fn now(&self) -> Timestamp {
@@ -30,8 +39,7 @@ impl Clock {
 
     /// What it shows at a moment.
     pub(super) fn at(&self, moment: Instant) -> Timestamp {
-        let beginning = Timestamp::from_second(BEGINNING).expect("a date of this century");
-        beginning + moment.saturating_duration_since(self.start)
+        self.beginning + moment.saturating_duration_since(self.start)
     }
 
     /// Milliseconds since the world began.

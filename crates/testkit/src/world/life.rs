@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use apiserver::ApiServer;
 use controllers::{
     cronjob, gc, job, podgc,
     runtime::{ControllerContext, Environment, Metrics, Shutdown, metrics::Exposition},
@@ -11,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{Clock, NODE, clock::Chance};
 use crate::{
+    cluster,
     faults::Wire,
     node::{Agent, Machine},
 };
@@ -38,23 +40,39 @@ impl Controllers {
 /// A period that is never over in a world.
 const NEVER: Duration = Duration::from_secs(7 * 86_400);
 
+/// Where controllers run.
+pub(super) enum Host {
+    /// Beside the API server.
+    Here(ApiServer),
+    /// In a process of their own.
+    Elsewhere(cluster::Stage),
+}
+
 /// A running process. Dropping it is the power cut.
+#[derive(Default)]
 pub(super) struct Life {
     tasks: JoinSet<()>,
     job_metrics: Option<Metrics>,
+    /// Where it really is one.
+    process: Option<cluster::Process>,
 }
 
 impl Life {
     pub(super) fn begin(
+        host: &Host,
         controllers: &Controllers,
         machine: &Machine,
         wire: &Wire,
         clock: Clock,
         chance: &Chance,
     ) -> Self {
+        if let Host::Elsewhere(stage) = host {
+            let process = stage.start(wire).expect("the controllers can be started");
+            return Self { process: Some(process), ..Self::default() };
+        }
         let chance = chance.clone();
         let environment = Environment::new(move || clock.now(), move || chance.next());
-        let mut life = Self { tasks: JoinSet::new(), job_metrics: None };
+        let mut life = Self::default();
         if controllers.job {
             let context = life.context("job", wire, &environment);
             life.job_metrics = Some(context.metrics.clone());
@@ -89,6 +107,11 @@ impl Life {
             life.tasks.spawn(agent.run());
         }
         life
+    }
+
+    /// What is wrong with the process, if it is one.
+    pub(super) fn complaint(&mut self) -> Option<String> {
+        self.process.as_mut().and_then(cluster::Process::complaint)
     }
 
     /// The Job controller's metrics as text.

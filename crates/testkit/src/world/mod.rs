@@ -19,6 +19,7 @@ use std::{
     time::Duration,
 };
 
+use anyhow::Result;
 use apiserver::{ApiServer, Environment, Options, storage::ObjectStore};
 use bytes::Bytes;
 use controllers::runtime::{
@@ -33,7 +34,7 @@ use store::Backend;
 use self::{
     clock::Chance,
     kubelet::Kubelet,
-    life::Life,
+    life::{Host, Life},
     script::{Play, Stage},
 };
 pub use self::{
@@ -43,8 +44,10 @@ pub use self::{
     script::{Step, What, When, edit},
 };
 use crate::{
+    cluster::{self, Cluster},
     faults::Wire,
     node::{Fate, Instance, Machine},
+    oracle::{self, Record},
 };
 
 pub(crate) const PODS: Resource = Resource::PODS;
@@ -52,13 +55,29 @@ pub(crate) const JOBS: Resource = Resource::JOBS;
 /// Where pods of scenarios run.
 pub(crate) const NODE: &str = "node";
 
-/// Nothing happens for so long: then nothing will. Longer than any delay there is: retries come within a minute, and
-/// creations that are never seen are expected for five.
-const QUIET: Duration = Duration::from_secs(330);
-/// A world that has not come to rest by then never will (INV-30).
-const HORIZON_MS: u64 = 4 * 3_600_000;
 /// How long a process is down after a crash.
 const DOWN: Duration = Duration::from_millis(100);
+
+/// How long a world is waited for.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// Nothing happens for so long: then nothing will.
+    quiet: Duration,
+    /// The same while a Job goes on, which may only wait.
+    quiet_amid_jobs: Duration,
+    /// A world that has not come to rest by then never will (INV-30).
+    horizon_ms: u64,
+}
+
+impl Patience {
+    /// Longer than any delay there is: retries come within a minute, and creations that are never seen are expected for
+    /// five.
+    const VIRTUAL: Self =
+        Self { quiet: Duration::from_secs(330), quiet_amid_jobs: Duration::from_secs(330), horizon_ms: 4 * 3_600_000 };
+    /// As long as one can wait.
+    const REAL: Self =
+        Self { quiet: Duration::from_millis(1_500), quiet_amid_jobs: Duration::from_secs(20), horizon_ms: 120_000 };
+}
 
 /// What a world begins with and what happens in it.
 #[derive(Debug, Clone)]
@@ -75,7 +94,8 @@ pub struct World {
     pub wire: Wire,
     pub clock: Clock,
     client: Client,
-    server: ApiServer,
+    host: Host,
+    patience: Patience,
     chance: Chance,
     setting: Setting,
     life: Option<Life>,
@@ -85,6 +105,8 @@ pub struct World {
     pending: Arc<AtomicUsize>,
     /// How far the users are.
     stage: Stage,
+    /// What was wrong with processes that are over.
+    complaints: Vec<String>,
     /// Metrics of lives that are over, and of the present one at the end.
     pub metrics: Vec<String>,
     /// More calls than this are a sign of a loop (INV-29).
@@ -131,18 +153,43 @@ impl World {
         };
         let wire = Wire::new(server.client(), revision, position, clock);
         let client = wire.world_client();
+        Self::of(Host::Here(server), Patience::VIRTUAL, setting, store, wire, client, clock, chance)
+    }
+
+    /// A world in a cluster, in real time, with the controllers in a process of their own. Nothing runs yet.
+    pub async fn within(cluster: &Cluster, setting: Setting) -> Result<Self> {
+        let stage = cluster::Stage::set(cluster).await?;
+        let (clock, chance) = (Clock::real(), Chance::seeded(setting.seed));
+        let wire = Wire::new(stage.server(), stage.revision(), || 0, clock);
+        let (store, client) = (stage.store(), stage.world_client(&wire));
+        Ok(Self::of(Host::Elsewhere(stage), Patience::REAL, setting, store, wire, client, clock, chance))
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that differs between the two kinds of worlds")]
+    fn of(
+        host: Host,
+        patience: Patience,
+        setting: Setting,
+        store: ObjectStore,
+        wire: Wire,
+        client: Client,
+        clock: Clock,
+        chance: Chance,
+    ) -> Self {
         Self {
             store,
             wire,
             clock,
             client,
-            server,
+            host,
+            patience,
             chance,
             setting,
             life: None,
             machine: Machine::new(Arc::new(move |moment| clock.at(moment)), Arc::new(fate)),
             pending: Arc::default(),
             stage: Stage::default(),
+            complaints: Vec::new(),
             metrics: Vec::new(),
             calls_max: usize::MAX,
             keep_metrics: false,
@@ -192,6 +239,7 @@ impl World {
     }
 
     async fn settle(&mut self, done: impl Fn() -> bool) -> Result<(), Unrest> {
+        let mut calm = Duration::ZERO;
         loop {
             let before = (self.store.revision(), self.wire.call_count());
             let crashed = self.wire.clone();
@@ -204,39 +252,62 @@ impl World {
                     self.begin_life();
                     continue;
                 }
-                () = tokio::time::sleep(QUIET) => {}
+                () = tokio::time::sleep(self.patience.quiet) => {}
             }
             let after = (self.store.revision(), self.wire.call_count());
-            let at_rest = done() && self.pending.load(Ordering::Relaxed) == 0 && before == after;
+            calm = if before == after { calm + self.patience.quiet } else { Duration::ZERO };
+            let at_rest = done() && self.pending.load(Ordering::Relaxed) == 0 && calm >= self.quiet_enough();
             if at_rest && !self.wire.land_all().await {
                 return Ok(());
             }
             if after.1 > self.calls_max {
                 return Err(Unrest::Calls(after.1));
             }
-            if self.clock.millis() > HORIZON_MS {
+            if self.clock.millis() > self.patience.horizon_ms {
                 return Err(Unrest::Horizon);
             }
         }
     }
 
+    fn quiet_enough(&self) -> Duration {
+        let Patience { quiet, quiet_amid_jobs, .. } = self.patience;
+        if quiet == quiet_amid_jobs || script::all_jobs_are_over(&self.store) { quiet } else { quiet_amid_jobs }
+    }
+
     fn begin_life(&mut self) {
-        let life = Life::begin(&self.setting.controllers, &self.machine, &self.wire, self.clock, &self.chance);
-        self.life = Some(life);
+        let World { setting, machine, wire, clock, chance, .. } = &*self;
+        self.life = Some(Life::begin(&self.host, &setting.controllers, machine, wire, *clock, chance));
     }
 
     fn end_life(&mut self) {
-        if let Some(life) = self.life.take()
-            && self.keep_metrics
-        {
+        let Some(mut life) = self.life.take() else { return };
+        self.complaints.extend(life.complaint());
+        if self.keep_metrics {
             self.metrics.extend(life.job_metrics());
+        }
+    }
+
+    /// What is wrong with the processes of the controllers so far, where they are processes.
+    pub fn process_complaints(&mut self) -> Vec<String> {
+        let last = self.life.as_mut().and_then(Life::complaint);
+        self.complaints.drain(..).chain(last).collect()
+    }
+
+    /// Every change of pods, Jobs and CronJobs in its order, and who made it.
+    pub fn records(&self) -> Vec<Record> {
+        let authored = self.wire.authored();
+        match self.host {
+            Host::Here(_) => oracle::records(&self.store, &authored),
+            Host::Elsewhere(_) => oracle::records_by(&self.store, &authored, cluster::revision_there),
         }
     }
 }
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.server.stop();
+        if let Host::Here(server) = &self.host {
+            server.stop();
+        }
     }
 }
 
