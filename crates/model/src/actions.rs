@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::controller::{Next, next_call};
 use crate::coverage::{Coverage, Row};
 use crate::job::{COMPLETE, Clock, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, WORK_QUEUE};
-use crate::pod::{Exit, NO_INDEX, PODS, Pod, view};
+use crate::pod::{Exit, NO_INDEX, Name, PODS, view};
 use crate::state::{Answer, Answers, Call, Invariant, LateCall, Mind, State, Sync, ways_to_end};
 
 /// One thing that happens.
@@ -108,12 +108,12 @@ impl Around<'_> {
             }
             Action::CrashWithLateCall => {
                 state.budget.late -= 1;
-                // A name that continues the numbers of an index depends on its earlier pods; without them it may be another
-                // one (names.rs).
+                // A name that continues the numbers of an index depends on the pod before it; without that one the successor
+                // chooses another name (names.rs).
                 let lands = |sync: &Sync| match sync.next {
                     Call::Create { name, .. } if name.index != NO_INDEX && name.number > 0 => {
-                        let same = |pod: Pod| pod.belongs_to(name.generation) && pod.name().index == name.index;
-                        state.count(same) > 0
+                        let before = Name { number: name.number - 1, ..name };
+                        state.slot_named(before).is_some_and(|slot| state.pods[slot].belongs_to(name.generation))
                     }
                     _ => true,
                 };
@@ -518,5 +518,39 @@ impl State {
     fn crash(&mut self) {
         self.sync = None;
         self.mind = Mind::fresh(self.job, self.pods);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use batch_plan::job::FailureCounts;
+
+    use super::*;
+    use crate::config::smallest;
+    use crate::pod::Pod;
+
+    /// The successor of a dead controller names the next pod of an index by the last one there is. A creation that was named
+    /// by a pod which is gone by then is known to make one too many, and no news.
+    #[test]
+    fn a_late_creation_was_named_by_a_pod_that_is_still_there() {
+        let config = smallest();
+        let around = Around { config: &config, met: &Coverage::default() };
+        let name = |number| Name { generation: 0, index: 1, number };
+        let late_after = |there: &[u8]| {
+            let mut state = State::first(&config);
+            state.budget.late = 1;
+            for (slot, number) in there.iter().enumerate() {
+                state.pods[slot] = Pod::created(name(*number), FailureCounts::default(), true);
+                state.created += 1;
+            }
+            let next = Call::Create { name: name(2), counted: 0, ignored: 0 };
+            let (seen, clock) = (state.mind, state.clock);
+            state.sync = Some(Sync { seen, clock, answers: Answers::default(), is_current: true, next });
+            around.next(&state, Action::CrashWithLateCall).and_then(|state| state.late).is_some()
+        };
+        assert!(late_after(&[0, 1]), "the successor chooses the same name, and finds it taken");
+        assert!(late_after(&[1]));
+        assert!(!late_after(&[0]), "the successor chooses the name of the one that is gone");
+        assert!(!late_after(&[]));
     }
 }
