@@ -49,7 +49,7 @@ const PROOFS: [Proof; 4] = [
         program: "model",
         part: Some(&["--states", "500000", "--at-least", "5000000"]),
         all: &["--states", "500000", "--at-least", "5000000"],
-        night: &["--nightly", "--at-least", "100000000"],
+        night: &["--nightly", "--states", "20000000", "--at-least", "100000000"],
     },
     Proof {
         name: "simulation",

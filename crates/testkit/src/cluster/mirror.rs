@@ -3,7 +3,7 @@
 //! Each kind is watched by itself, so kinds may overtake each other here. Objects keep the revision that they have there,
 //! by which the oracle puts everything in order.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use apiserver::storage::ObjectStore;
 use bytes::BytesMut;
 use controllers::runtime::Resource;
@@ -80,25 +80,25 @@ impl Kind {
                 while let Some(end) = partial.iter().position(|byte| *byte == b'\n') {
                     let line: Line = serde_json::from_slice(&partial.split_to(end + 1))?;
                     from = revision_of(&line.object).max(from);
-                    self.apply(line).await?;
+                    apply(&self.store, self.topic, line).await?;
                 }
             }
         }
     }
+}
 
-    async fn apply(&self, Line { r#type, object }: Line) -> Result<()> {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let key = format!("{}/{NAMESPACE}/{name}", self.topic);
-        let value = store::Value::plain(serde_json::to_vec(&object)?);
-        let transaction = match &*r#type {
-            "ADDED" | "MODIFIED" => Transaction::new().put(key, value),
-            "DELETED" => Transaction::new().delete(key, value),
-            "BOOKMARK" => return Ok(()),
-            _ => anyhow::bail!("{}", object["message"]),
-        };
-        self.store.commit(transaction).await.map_err(|error| anyhow::anyhow!("{error}"))?;
-        Ok(())
-    }
+async fn apply(store: &ObjectStore, topic: &str, Line { r#type, object }: Line) -> Result<()> {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let key = format!("{topic}/{NAMESPACE}/{name}");
+    let value = store::Value::plain(serde_json::to_vec(&object)?);
+    let transaction = match &*r#type {
+        "ADDED" | "MODIFIED" => Transaction::new().put(key, value),
+        "DELETED" => Transaction::new().delete(key, value),
+        "BOOKMARK" => return Ok(()),
+        _ => bail!("{}", object["message"]),
+    };
+    store.commit(transaction).await.map_err(|error| anyhow!("{error}"))?;
+    Ok(())
 }
 
 /// The revision that a change has in the cluster.
@@ -108,4 +108,26 @@ pub(crate) fn revision_there<A>(event: &Event<A>) -> u64 {
 
 fn revision_of(object: &Value) -> u64 {
     object["metadata"]["resourceVersion"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::oracle;
+
+    /// A pod's end that was watched after the status that counts it has come before it all the same.
+    #[tokio::test]
+    async fn the_order_is_the_one_that_it_had_there() {
+        let options = store::Options { writing: store::Writing::Inline, ..store::Options::default() };
+        let store = ObjectStore::open_in_memory(options, apiserver::storage::attributes()).expect("a store");
+        for (topic, revision) in [("jobs.batch", "12"), ("pods", "11")] {
+            let object = json!({"metadata": {"name": "a", "resourceVersion": revision}});
+            apply(&store, topic, Line { r#type: "ADDED".to_owned(), object }).await.expect("it is kept");
+        }
+        let records = oracle::records_by(&store, &[], revision_there);
+        let order: Vec<(u64, &str)> = records.iter().map(|record| (record.revision, &*record.key)).collect();
+        assert_eq!(order, [(11, "pods/default/a"), (12, "jobs.batch/default/a")]);
+    }
 }

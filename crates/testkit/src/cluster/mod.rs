@@ -50,7 +50,7 @@ impl fmt::Debug for Cluster {
 }
 
 /// A cluster that a world takes place in.
-pub(crate) struct Stage {
+pub(crate) struct Session {
     controllers: Vec<String>,
     mirror: Mirror,
     /// The newest revision that is known of.
@@ -60,8 +60,8 @@ pub(crate) struct Stage {
     turn: Arc<Mutex<()>>,
 }
 
-impl Stage {
-    pub(crate) async fn set(cluster: &Cluster) -> Result<Self> {
+impl Session {
+    pub(crate) async fn begin(cluster: &Cluster) -> Result<Self> {
         let newest = Arc::new(AtomicU64::new(newest_revision(&cluster.client).await?));
         Ok(Self {
             controllers: cluster.controllers.clone(),

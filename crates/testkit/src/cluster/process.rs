@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use kube::Client;
 use serde_json::json;
 use tempfile::TempDir;
@@ -46,7 +46,7 @@ impl Process {
         fs::write(&kubeconfig, config.to_string()).context("write the kubeconfig")?;
         let stderr = fs::File::create(folder.path().join("stderr")).context("make a file for stderr")?;
 
-        let [program, arguments @ ..] = command else { anyhow::bail!("no controllers are named") };
+        let [program, arguments @ ..] = command else { bail!("no controllers are named") };
         let kubeconfig = kubeconfig.to_str().context("the folder's path is not text")?;
         let child = Command::new(program)
             .args(arguments.iter().map(|argument| argument.replace(KUBECONFIG, kubeconfig)))

@@ -45,7 +45,7 @@ pub(super) enum Host {
     /// Beside the API server.
     Here(ApiServer),
     /// In a process of their own.
-    Elsewhere(cluster::Stage),
+    Elsewhere(cluster::Session),
 }
 
 /// A running process. Dropping it is the power cut.
@@ -66,8 +66,8 @@ impl Life {
         clock: Clock,
         chance: &Chance,
     ) -> Self {
-        if let Host::Elsewhere(stage) = host {
-            let process = stage.start(wire).expect("the controllers can be started");
+        if let Host::Elsewhere(session) = host {
+            let process = session.start(wire).expect("the controllers can be started");
             return Self { process: Some(process), ..Self::default() };
         }
         let chance = chance.clone();

@@ -153,22 +153,20 @@ impl World {
         };
         let wire = Wire::new(server.client(), revision, position, clock);
         let client = wire.world_client();
-        Self::of(Host::Here(server), Patience::VIRTUAL, setting, store, wire, client, clock, chance)
+        Self::of(Host::Here(server), setting, store, wire, client, clock, chance)
     }
 
     /// A world in a cluster, in real time, with the controllers in a process of their own. Nothing runs yet.
     pub async fn within(cluster: &Cluster, setting: Setting) -> Result<Self> {
-        let stage = cluster::Stage::set(cluster).await?;
+        let session = cluster::Session::begin(cluster).await?;
         let (clock, chance) = (Clock::real(), Chance::seeded(setting.seed));
-        let wire = Wire::new(stage.server(), stage.revision(), || 0, clock);
-        let (store, client) = (stage.store(), stage.world_client(&wire));
-        Ok(Self::of(Host::Elsewhere(stage), Patience::REAL, setting, store, wire, client, clock, chance))
+        let wire = Wire::new(session.server(), session.revision(), || 0, clock);
+        let (store, client) = (session.store(), session.world_client(&wire));
+        Ok(Self::of(Host::Elsewhere(session), setting, store, wire, client, clock, chance))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "all that differs between the two kinds of worlds")]
     fn of(
         host: Host,
-        patience: Patience,
         setting: Setting,
         store: ObjectStore,
         wire: Wire,
@@ -181,8 +179,11 @@ impl World {
             wire,
             clock,
             client,
+            patience: match host {
+                Host::Here(_) => Patience::VIRTUAL,
+                Host::Elsewhere(_) => Patience::REAL,
+            },
             host,
-            patience,
             chance,
             setting,
             life: None,
