@@ -40,7 +40,7 @@ struct Options {
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Controllers to run, as `NAME=PROGRAM ARGUMENT…` with `{kubeconfig}` among the arguments [default: `tally
-    /// controller`]. The first ones must pass.
+    /// controller`]. Those that are named first must pass; others are for comparison.
     #[arg(long, value_name = "NAME=COMMAND")]
     controllers: Vec<String>,
     /// Only scenarios whose name contains this.
@@ -121,7 +121,7 @@ fn column(options: &Options, name: &str, site: &Site, scenarios: &[Scenario]) ->
     let undisturbed = scenarios.iter().map(|scenario| Case { scenario: *scenario, points: Vec::new(), baseline: None });
     let (mut passed, mut failed) = (0, 0);
     let mut cases = Vec::new();
-    for verdict in all(options, site, undisturbed.collect())? {
+    for verdict in all(options, site, undisturbed.collect(), |_| {})? {
         let Verdict { case, violations, learnt, .. } = verdict;
         let Some(baseline) = learnt else {
             failed += 1;
@@ -137,47 +137,42 @@ fn column(options: &Options, name: &str, site: &Site, scenarios: &[Scenario]) ->
         cases.extend(faults.into_iter().map(disturbed));
     }
     println!("{:<28}{:<36}{:>8}{:>9}", format!("scenario, {name}"), "fault", "result", "seconds");
-    for Verdict { case, violations, struck, took, .. } in all(options, site, cases)? {
-        let result = match (violations.is_empty(), struck) {
-            (true, true) => "ok",
-            (true, false) => "missed",
-            (false, _) => "FAILED",
-        };
-        let seconds = took.as_secs_f64();
-        println!("{:<28}{:<36}{result:>8}{seconds:>9.1}", case.scenario.name, shown(&case.points));
-        if violations.is_empty() {
-            passed += 1;
-        } else {
-            failed += 1;
-            println!(
-                "  {}\n  {}",
-                violations.join("\n  "),
-                replay_line_through_proxy(case.scenario.name, &case.points)
-            );
-        }
-    }
-    Ok((passed, failed))
+    let verdicts = all(options, site, cases, print_row)?;
+    let (clean, broken): (Vec<_>, Vec<_>) = verdicts.iter().partition(|verdict| verdict.violations.is_empty());
+    Ok((passed + clean.len(), failed + broken.len()))
 }
 
-/// Runs cases side by side, and returns what came of them in their order.
-fn all(options: &Options, site: &Site, cases: Vec<Case>) -> Result<Vec<Verdict>> {
-    let queue = Mutex::new(cases.into_iter().enumerate());
-    let done = Mutex::new(Vec::new());
-    let workers = if site.is_shared() { 1 } else { options.parallel.max(1) };
+fn print_row(Verdict { case, violations, struck, took, .. }: &Verdict) {
+    let result = match (violations.is_empty(), struck) {
+        (true, true) => "ok",
+        (true, false) => "missed",
+        (false, _) => "FAILED",
+    };
+    let seconds = took.as_secs_f64();
+    println!("{:<28}{:<36}{result:>8}{seconds:>9.1}", case.scenario.name, shown(&case.points));
+    if !violations.is_empty() {
+        println!("  {}\n  {}", violations.join("\n  "), replay_line_through_proxy(case.scenario.name, &case.points));
+    }
+}
+
+/// Runs cases side by side, and tells of each when it is over.
+fn all(options: &Options, site: &Site, cases: Vec<Case>, tell: impl Fn(&Verdict) + Sync) -> Result<Vec<Verdict>> {
+    let (queue, done) = (Mutex::new(cases.into_iter()), Mutex::new(Vec::new()));
+    let worker = || -> Result<()> {
+        loop {
+            let Some(case) = queue.lock().expect("nobody panicked").next() else { return Ok(()) };
+            let verdict = one(site, case)?;
+            let mut done = done.lock().expect("nobody panicked");
+            tell(&verdict);
+            done.push(verdict);
+        }
+    };
     thread::scope(|scope| {
-        let worker = || -> Result<()> {
-            loop {
-                let Some((number, case)) = queue.lock().expect("nobody panicked").next() else { return Ok(()) };
-                let verdict = one(site, case)?;
-                done.lock().expect("nobody panicked").push((number, verdict));
-            }
-        };
+        let workers = if site.is_shared() { 1 } else { options.parallel.max(1) };
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
         workers.into_iter().try_for_each(|worker| worker.join().expect("a run does not panic"))
     })?;
-    let mut done = done.into_inner().expect("nobody panicked");
-    done.sort_by_key(|(number, _)| *number);
-    Ok(done.into_iter().map(|(_, verdict)| verdict).collect())
+    Ok(done.into_inner().expect("nobody panicked"))
 }
 
 fn one(site: &Site, case: Case) -> Result<Verdict> {
