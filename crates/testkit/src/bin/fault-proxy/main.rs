@@ -10,7 +10,7 @@ mod site;
 
 use std::{
     path::PathBuf,
-    process::ExitCode,
+    process::{Command, ExitCode, Stdio},
     sync::Mutex,
     thread,
     time::{Duration, Instant},
@@ -97,6 +97,9 @@ fn run(options: &Options) -> Result<bool> {
         [] => vec![("tally".to_owned(), own_controllers(options)?)],
         given => given.iter().map(|text| parse_controllers(text)).collect::<Result<_>>()?,
     };
+    for (_, command) in &columns {
+        can_be_started(&command[0])?;
+    }
     let started = Instant::now();
     let scenarios: Vec<Scenario> = eligible()
         .into_iter()
@@ -204,8 +207,17 @@ fn own_controllers(options: &Options) -> Result<Vec<String>> {
     Ok(words.map(str::to_owned).collect())
 }
 
+/// Better found out now than in the middle of a run.
+fn can_be_started(program: &str) -> Result<()> {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().map(drop).with_context(|| format!("start `{program}`"))
+}
+
 fn parse_controllers(text: &str) -> Result<(String, Vec<String>)> {
     let (name, command) = text.split_once('=').with_context(|| format!("`{text}` is not `NAME=COMMAND`"))?;
-    ensure!(command.contains(KUBECONFIG), "`{command}` does not say where `{KUBECONFIG}` goes");
-    Ok((name.to_owned(), command.split_whitespace().map(str::to_owned).collect()))
+    let command: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+    let says_where = command.iter().skip(1).any(|argument| argument.contains(KUBECONFIG));
+    ensure!(says_where, "`{text}` does not say where `{KUBECONFIG}` goes");
+    Ok((name.to_owned(), command))
 }
