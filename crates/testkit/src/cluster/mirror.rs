@@ -3,6 +3,8 @@
 //! Each kind is watched by itself, so kinds may overtake each other here. Objects keep the revision that they have there,
 //! by which the oracle puts everything in order.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, anyhow, bail, ensure};
 use apiserver::storage::ObjectStore;
 use bytes::BytesMut;
@@ -35,7 +37,12 @@ struct Line {
 impl Mirror {
     /// Begins with nothing: there must be no such objects yet.
     pub(super) async fn begin(client: &Client) -> Result<Self> {
-        let options = store::Options { writing: store::Writing::Inline, ..store::Options::default() };
+        let options = store::Options {
+            writing: store::Writing::Inline,
+            // The oracle wants to see everything.
+            history: store::History { age_max: Duration::from_secs(86_400), ..store::History::default() },
+            ..store::Options::default()
+        };
         let store = ObjectStore::open_in_memory(options, apiserver::storage::attributes()).context("open a store")?;
         let mut watches = JoinSet::new();
         for (resource, topic) in KINDS {

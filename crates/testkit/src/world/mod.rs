@@ -4,6 +4,8 @@
 //! Everything that could differ between two runs is given: the clock is tokio's paused one, random numbers have a seed,
 //! and the store commits on the caller's task. So the same scenario with the same faults makes the same calls in the same
 //! order, and writes the same revisions.
+//!
+//! The same stand-ins and scripts can be put in a real cluster ([`World::within`]), where nothing of that holds.
 
 mod clock;
 mod kubelet;
