@@ -12,7 +12,7 @@ use model::{Config, Limits, Order, Report, Row, check, nightly, per_commit};
 /// Model checker of the Job controller.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The larger set, of more than 100 million states, the far ones first
+    /// After the usual set the larger one too, of more than 100 million states, the far ones first
     #[arg(long)]
     nightly: bool,
     /// Only configurations whose name contains this
@@ -37,13 +37,15 @@ struct Options {
     list: bool,
 }
 
+/// States of each configuration that are looked at first at night: as many as with every change.
+const NEAR_STATES: u64 = 500_000;
+
 fn main() -> Result<()> {
     let options = Options::parse();
-    let configs = if options.nightly { nightly() } else { per_commit() };
     let wanted = |config: &Config| options.only.as_deref().is_none_or(|part| config.name.contains(part));
-    let configs: Vec<Config> = configs.into_iter().filter(wanted).collect();
+    let searches = searches(&options).into_iter().filter(|(config, ..)| wanted(config));
     if options.list {
-        configs.iter().for_each(|config| println!("{}", config.name));
+        searches.for_each(|(config, ..)| println!("{}", config.name));
         return Ok(());
     }
     let started = Instant::now();
@@ -52,20 +54,24 @@ fn main() -> Result<()> {
         "configuration", "states", "generated", "depth", "settled", "seconds"
     );
     let mut reports = Vec::new();
-    for config in configs {
+    for (config, order, states) in searches {
         let time = options.seconds.map(|seconds| Duration::from_secs(seconds).saturating_sub(started.elapsed()));
-        let limits = Limits {
-            order: if options.nightly { Order::Depth } else { Order::Breadth },
-            threads: options.threads,
-            states: options.states,
-            time,
-            settle_one_in: options.settle_one_in,
-        };
+        let limits = Limits { order, threads: options.threads, states, time, settle_one_in: options.settle_one_in };
         let report = check(config, limits);
         print_row(&report);
         reports.push(report);
     }
     conclude(&options, &reports, started.elapsed())
+}
+
+/// What is searched, in which order, and how many states of it. Far ones alone would not meet every situation.
+fn searches(options: &Options) -> Vec<(Config, Order, Option<u64>)> {
+    let near = |states| per_commit().into_iter().map(move |config| (config, Order::Breadth, states));
+    if !options.nightly {
+        return near(options.states).collect();
+    }
+    let far = nightly().into_iter().map(|config| (config, Order::Depth, options.states));
+    near(Some(NEAR_STATES)).chain(far).collect()
 }
 
 fn print_row(report: &Report) {
