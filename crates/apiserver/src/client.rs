@@ -1,7 +1,13 @@
 //! The in-process transport (design D1): a `kube::Client` whose connection is the server itself.
 
-use http::{HeaderValue, Request, header};
-use tower::ServiceExt;
+use futures_util::{FutureExt, future::Either};
+use http::{HeaderValue, Method, Request, header};
+use kube::client::Body;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::JoinError,
+};
+use tower::Service;
 
 use crate::server::ApiServer;
 
@@ -14,11 +20,22 @@ pub(crate) struct InProcess;
 
 impl ApiServer {
     /// A client that calls this server directly: no TCP, no TLS, no token.
+    ///
+    /// One task can have hundreds of writes under way, and where it polled them itself they would share its thread. So each
+    /// is a task of its own, if there are threads to share.
     pub fn client(&self) -> kube::Client {
-        let service = self.clone().map_request(|mut request: Request<kube::client::Body>| {
+        let server = self.clone();
+        let threads =
+            Handle::try_current().ok().filter(|runtime| runtime.runtime_flavor() != RuntimeFlavor::CurrentThread);
+        let service = tower::service_fn(move |mut request: Request<Body>| {
             request.extensions_mut().insert(InProcess);
             request.headers_mut().entry(header::USER_AGENT).or_insert(USER_AGENT);
-            request
+            let writes = *request.method() != Method::GET;
+            let answer = server.clone().call(request);
+            match threads.as_ref().filter(|_| writes) {
+                Some(threads) => Either::Left(threads.spawn(answer).map(|joined| joined.map(|Ok(answer)| answer))),
+                None => Either::Right(answer.map(|Ok(answer)| Ok::<_, JoinError>(answer))),
+            }
         });
         kube::Client::new(service, "default")
     }
@@ -26,25 +43,53 @@ impl ApiServer {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::api::{Api, PostParams};
 
     use super::*;
-    use crate::{Environment, Options, storage};
+    use crate::{
+        Environment, Options,
+        storage::{self, ObjectStore},
+    };
 
-    #[tokio::test]
-    async fn what_this_process_writes_bears_its_name() {
+    async fn server() -> (ApiServer, ObjectStore) {
         let store = store::Store::open_in_memory(store::Options::default(), storage::attributes()).unwrap();
         let gates = batch_types::gates::Gates::DEFAULT;
         let options = Options { admin_token: None, gates, environment: Environment::system() };
-        let server = ApiServer::new(store, options).await.unwrap();
-        let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+        (ApiServer::new(store.clone(), options).await.unwrap(), store)
+    }
+
+    fn map() -> ConfigMap {
         let mut map = ConfigMap::default();
         map.metadata.name = Some("a".to_owned());
         map.data = Some([("key".to_owned(), "value".to_owned())].into());
-        let written = maps.create(&PostParams::default(), &map).await.unwrap();
+        map
+    }
+
+    #[tokio::test]
+    async fn what_this_process_writes_bears_its_name() {
+        let (server, _) = server().await;
+        let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+        let written = maps.create(&PostParams::default(), &map()).await.unwrap();
         let managers = written.metadata.managed_fields.unwrap();
         assert_eq!(managers[0].manager.as_deref(), Some("tally"));
+        server.stop();
+    }
+
+    /// Where there are threads to share, a write goes its own way: nobody has to poll it.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_write_needs_nobody_who_waits_for_it() {
+        let (server, store) = server().await;
+        let before = store.revision();
+        let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
+        let (parameters, map) = (PostParams::default(), map());
+        let mut call = std::pin::pin!(maps.create(&parameters, &map));
+        assert!(futures_util::poll!(&mut call).is_pending());
+        store.wait_for_revision(before + 1, Duration::from_secs(30)).await.unwrap();
+        assert!(store.get("configmaps/default/a").is_some());
+        assert_eq!(call.await.unwrap().data, map.data);
         server.stop();
     }
 }
