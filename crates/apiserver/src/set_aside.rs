@@ -1,7 +1,8 @@
-//! Parts of a stored object that a write neither names nor looks at: they stay the bytes that they are (design D3).
+//! Parts of an object that a write neither names nor looks at: they stay the bytes that they are (design D3).
 //!
 //! Most writes to a pod report its status or take a finalizer off, while most of its bytes are the spec. Which parts a
-//! write may leave alone its strategy says; here they are only taken out and put back.
+//! write may leave alone its strategy says; here they are only taken out and put back. Who owns what no rule looks at: that is
+//! set aside wherever the writer does not speak of it.
 
 use api_schema::{
     Type,
@@ -27,6 +28,11 @@ pub(crate) struct SetAside {
 pub(crate) static NOTHING: SetAside = SetAside { members: Vec::new(), managed_fields: None };
 
 impl SetAside {
+    /// Of a new object, whose owners are these.
+    pub(crate) fn owners(managed_fields: Option<Bytes>) -> Self {
+        Self { managed_fields, ..Self::default() }
+    }
+
     /// The stored object without the members and managedFields, and those.
     pub(crate) fn split(stored: &Stored, members: &[&'static str]) -> Result<(Value, Self), Status> {
         let parse = |bytes: &Bytes| -> Result<Value, Status> {
@@ -64,6 +70,7 @@ impl SetAside {
         Self { members: self.members.clone(), managed_fields }
     }
 
+    /// Whether it is without members.
     pub(crate) fn is_empty(&self) -> bool {
         self.members.is_empty()
     }

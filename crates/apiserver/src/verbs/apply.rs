@@ -11,7 +11,7 @@ use super::{
     create::{self, New, scope},
     patch::refusal,
     schema, strategy,
-    update::{self, Owners, Write, check_name},
+    update::{self, Owners, Reading, Write, check_name},
 };
 use crate::{
     answer::Answer,
@@ -103,7 +103,7 @@ async fn to_existing(
         expected_uid: None,
         owners: Owners::Settled,
         dry_run: options.dry_run,
-        set_aside: &[],
+        reading: Reading::Whole,
     };
     let gates = server.state.gates;
     update::apply(server, call, &write, &mut |old, _| {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::update::{Owners, Write, apply};
+use super::update::{Owners, Reading, Write, apply};
 use crate::{
     answer::Answer,
     decode::{self, Expected},
@@ -42,7 +42,7 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
         expected_uid: Some(metadata::text(&binding, "uid").to_owned()).filter(|uid| !uid.is_empty()),
         owners: Owners::Kept,
         dry_run: options.dry_run,
-        set_aside: &[],
+        reading: Reading::Whole,
     };
     let now = server.state.environment.now();
     apply(server, call, &write, &mut |old, _| bind(old, &binding, now)).await?;

@@ -16,7 +16,7 @@ use crate::{
     resources::{Context, Strategy},
     route::{self, Target},
     server::{ApiServer, Call},
-    set_aside::NOTHING,
+    set_aside::SetAside,
     status::Status,
     storage::{self, WriteError},
 };
@@ -82,9 +82,14 @@ pub(super) async fn store_new(
     strategy.default(&mut object, &server.state.gates);
     call.warnings.extend(meta::drop_duplicate_owners(&mut object));
     // Before admission and strategy: what they add belongs to nobody (AS-86).
+    let mut aside = SetAside::default();
     if let Some(writer) = &new.writer {
         metadata::clear_system_members(&mut object);
-        writer.record(schema(resource)?, None, &mut object);
+        if resource.conversion.is_some() || object.as_object().is_some_and(ownership::is_named) {
+            writer.record(schema(resource)?, None, &mut object);
+        } else {
+            aside = SetAside::owners(writer.record_new(&server.state.owners, schema(resource)?, &object));
+        }
     }
     escalation::check_create(&server.state, &call.user, target, &object)?;
     admission::on_create(server, target, &mut object)?;
@@ -100,7 +105,7 @@ pub(super) async fn store_new(
     }
     let name = metadata::text(&prepared, "name").to_owned();
     let key = route::key(resource, target.namespace(), &name);
-    match write(server, target, &key, prepared, new.dry_run).await? {
+    match write(server, target, &key, prepared, &aside, new.dry_run).await? {
         Written::Done(document) => Ok(Answer::object(201, resource, document)),
         Written::Taken(taken) => Err(already_exists(target, &name, generate, &taken)),
     }
@@ -174,21 +179,23 @@ async fn write(
     server: &ApiServer,
     target: &Target,
     key: &str,
-    object: Value,
+    mut object: Value,
+    aside: &SetAside,
     dry_run: bool,
 ) -> Result<Written, Status> {
     let Target { resource, .. } = *target;
-    let change =
-        |new| Change { resource, namespace: target.namespace(), key, old: None, new: Some(new), aside: &NOTHING };
+    let change = |new| Change { resource, namespace: target.namespace(), key, old: None, new: Some(new), aside };
     if dry_run {
         quota::check(server, change(&object))?;
+        aside.restore(&mut object);
         return Ok(match server.state.store.get(key) {
             Some(current) => Written::Taken(current),
             None => Written::Done(Document::Value(object)),
         });
     }
     let object = stored_form(resource, object);
-    match quota::commit(server, change(&object), Transaction::create(key, storage::stamped(&object))).await {
+    let stamped = aside.stamped(schema(resource)?, &object);
+    match quota::commit(server, change(&object), Transaction::create(key, stamped)).await {
         Ok(stored) => Ok(Written::Done(Document::Stored(stored))),
         Err(WriteError::Conflict(Some(current))) => Ok(Written::Taken(current)),
         // Created and deleted again between the check and the answer: as good as a lost race.

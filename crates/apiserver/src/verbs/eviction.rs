@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     delete,
-    update::{Owners, Write, apply},
+    update::{Owners, Reading, Write, apply},
 };
 use crate::{
     answer::Answer,
@@ -62,7 +62,7 @@ async fn mark_disrupted(
         expected_uid: None,
         owners: Owners::Kept,
         dry_run: false,
-        set_aside: &[],
+        reading: Reading::Whole,
     };
     let time = metadata::time(server.state.environment.now());
     let wanted = options.clone();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{
     create::scope,
     expected, schema, strategy,
-    update::{Owners, Write, apply, check_name},
+    update::{Owners, Reading, Write, apply, check_name},
 };
 use crate::{
     answer::Answer,
@@ -31,11 +31,15 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
     let ty = schema(target.resource)?;
     let strategy = strategy(target);
     let (body, duplicates) = parse(patch_type, &bytes)?;
-    let set_aside = match &body {
-        Value::Object(members) if patch_type != PatchType::Json && !ownership::is_named(members) => {
-            strategy.may_set_aside(members)
+    let reading = match &body {
+        Value::Object(members)
+            if patch_type != PatchType::Json
+                && target.resource.conversion.is_none()
+                && !ownership::is_named(members) =>
+        {
+            Reading::Without(strategy.may_set_aside(members))
         }
-        _ => &[],
+        _ => Reading::Whole,
     };
     let write = Write {
         target,
@@ -44,8 +48,9 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
         expected_uid: None,
         owners: Owners::RecordedFor(writer),
         dry_run: options.dry_run,
-        set_aside,
+        reading,
     };
+    let is_spec_aside = matches!(reading, Reading::Without(members) if members.contains(&"spec"));
     let convert = if patch_type == PatchType::Strategic { json::convert_unstructured } else { json::convert };
     let gates = server.state.gates;
     apply(server, call, &write, &mut |old, call| {
@@ -89,7 +94,7 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
             ownership::forget(&mut value);
         }
         // What is set aside was stored with its defaults.
-        if old.get("spec").is_some() || set_aside.is_empty() {
+        if old.get("spec").is_some() || !is_spec_aside {
             strategy.default(&mut value, &gates);
         }
         Ok(value)

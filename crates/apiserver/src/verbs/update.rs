@@ -55,9 +55,16 @@ pub(super) async fn update(server: &ApiServer, call: &mut Call, target: &Target)
         let new = New { target, writer: Some(writer), dry_run: options.dry_run };
         return create::store_new(server, call, &new, object).await;
     }
+    // What a subresource is told of owners does not count.
+    let reading = match target.subresource {
+        Some(_) if target.resource.conversion.is_none() => {
+            metadata::of(&mut object).shift_remove("managedFields");
+            Reading::Without(&[])
+        }
+        _ => Reading::Whole,
+    };
     let owners = Owners::RecordedFor(writer);
-    let write =
-        Write { target, strategy, expected_version, expected_uid, owners, dry_run: options.dry_run, set_aside: &[] };
+    let write = Write { target, strategy, expected_version, expected_uid, owners, dry_run: options.dry_run, reading };
     if expected_version.is_none() && !strategy.updates_unconditionally() {
         return Err(must_be_specified(target));
     }
@@ -95,8 +102,15 @@ pub(super) struct Write<'a> {
     pub expected_uid: Option<String>,
     pub owners: Owners,
     pub dry_run: bool,
-    /// Members that the write need not look at.
-    pub set_aside: &'static [&'static str],
+    pub reading: Reading,
+}
+
+/// How much of the current object a write looks at.
+#[derive(Clone, Copy)]
+pub(super) enum Reading {
+    Whole,
+    /// Neither at these members nor at managedFields.
+    Without(&'static [&'static str]),
 }
 
 /// What a write does to managedFields.
@@ -122,18 +136,18 @@ pub(super) async fn apply(
     let target = write.target;
     let key = target.key();
     let mut current = server.state.store.get(&key);
-    let mut leave = write.set_aside;
+    let mut reading = write.reading;
     for _ in 0..ATTEMPTS_MAX {
         let Some(stored) = &current else { return Err(Status::not_found(target.resource, target.name())) };
         let warnings = call.warnings.len();
-        let (old, aside) = read(stored, target, leave)?;
+        let (old, aside) = read(stored, target, reading)?;
         check_uid(&old, write)?;
         let mut changed = change(&old, call)?;
         aside.strip(&mut changed);
         check_version(stored, &changed, write)?;
         let Some(next) = prepare(server, call, write, changed, Current { object: &old, aside: &aside })? else {
             call.warnings.truncate(warnings);
-            leave = &[];
+            reading = Reading::Whole;
             continue;
         };
         match store_changed(server, &key, stored, write, next, &old).await {
@@ -164,11 +178,10 @@ struct Next {
     owners_differ: bool,
 }
 
-fn read(stored: &Stored, target: &Target, leave: &[&'static str]) -> Result<(Value, SetAside), Status> {
-    if leave.is_empty() {
-        Ok((served(stored, target.resource)?, SetAside::default()))
-    } else {
-        SetAside::split(stored, leave)
+fn read(stored: &Stored, target: &Target, reading: Reading) -> Result<(Value, SetAside), Status> {
+    match reading {
+        Reading::Whole => Ok((served(stored, target.resource)?, SetAside::default())),
+        Reading::Without(members) => SetAside::split(stored, members),
     }
 }
 

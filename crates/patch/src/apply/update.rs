@@ -111,6 +111,11 @@ impl Difference {
         Self(compare(ty, live, new, &not_owned_through(manager)).ok())
     }
 
+    /// The same for an object that was not there before.
+    pub fn to_new(ty: &'static Type, new: &Value, manager: &Manager<'_>) -> Self {
+        Self::between(ty, &typed::empty(ty), new, manager)
+    }
+
     /// Nothing changed, so nobody gains or loses anything.
     pub fn is_nothing(&self) -> bool {
         self.0.as_ref().is_some_and(Comparison::is_empty)
