@@ -230,7 +230,52 @@ async fn a_patch_that_leaves_parts_unread_does_the_same() {
     api.get(&format!("{PODS}/merged")).await.expect(404);
 }
 
-/// A pod without what differs between any two of them.
+/// AS-132, AS-136: owners are those of the stored object, whatever a PUT to `/status` says of them, and the writer gains what
+/// it changed. A JSON patch, for which the object is read with its owners, shows what that comes to.
+#[tokio::test]
+async fn a_status_that_is_put_leaves_owners_to_the_server() {
+    let api = Api::new().await;
+    for name in ["put", "empty", "absent", "whole"] {
+        api.post(JOBS, job(name)).await.expect(201);
+    }
+    let status = json!({"active": 1, "startTime": "2026-11-16T00:00:00Z"});
+    let path = format!("{JOBS}/whole/status");
+    let operations = json!([{"op": "add", "path": "/status", "value": status}]);
+    let whole =
+        api.send(Method::PATCH, &path, "application/json-patch+json", &operations.to_string()).await.expect(200);
+    let managers = |object: &Value| comparable(object)["metadata"]["managedFields"].clone();
+    assert_eq!(managers(&whole.body).as_array().map(Vec::len), Some(2));
+    for name in ["put", "empty", "absent"] {
+        let path = format!("{JOBS}/{name}");
+        let mut sent = api.get(&path).await.expect(200).body;
+        sent["status"] = status.clone();
+        match name {
+            "empty" => sent["metadata"]["managedFields"] = json!([]),
+            "absent" => drop(sent["metadata"].as_object_mut().unwrap().remove("managedFields")),
+            _ => {}
+        }
+        let answer = api.put(&format!("{path}/status"), sent.clone()).await.expect(200);
+        assert_eq!(managers(&answer.body), managers(&whole.body), "{name}");
+        assert_eq!(api.get(&path).await.expect(200).body, answer.body, "{name}");
+        // The same once more changes nothing.
+        sent["metadata"]["resourceVersion"] = answer.body["metadata"]["resourceVersion"].clone();
+        assert_eq!(api.put(&format!("{path}/status"), sent).await.expect(200).body, answer.body, "{name}");
+    }
+}
+
+/// AS-86, AS-154: a dry run answers with the owners too, and so does what is stored.
+#[tokio::test]
+async fn what_is_made_shows_its_owners() {
+    let api = Api::new().await;
+    let tried = api.post(&format!("{JOBS}?dryRun=All"), job("a")).await.expect(201).body;
+    let made = api.post(JOBS, job("a")).await.expect(201).body;
+    let managers = |object: &Value| comparable(object)["metadata"]["managedFields"].clone();
+    assert_eq!(managers(&tried), managers(&made));
+    assert_eq!(made["metadata"]["managedFields"][0]["operation"], "Update");
+    assert_eq!(api.get(&format!("{JOBS}/a")).await.expect(200).body, made);
+}
+
+/// An object without what differs between any two of them.
 fn comparable(pod: &Value) -> Value {
     let mut pod = pod.clone();
     let metadata = pod["metadata"].as_object_mut().expect("an object");
