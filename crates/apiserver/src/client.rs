@@ -1,11 +1,16 @@
 //! The in-process transport (design D1): a `kube::Client` whose connection is the server itself.
 
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
 use futures_util::{FutureExt, future::Either};
 use http::{HeaderValue, Method, Request, header};
 use kube::client::Body;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
-    task::JoinError,
+    task::{JoinError, JoinHandle},
 };
 use tower::Service;
 
@@ -22,7 +27,7 @@ impl ApiServer {
     /// A client that calls this server directly: no TCP, no TLS, no token.
     ///
     /// One task can have hundreds of writes under way, and where it polled them itself they would share its thread. So each
-    /// is a task of its own, if there are threads to share.
+    /// is a task of its own, if there are threads to share. It ends with the caller's interest in it, as over a connection.
     pub fn client(&self) -> kube::Client {
         let server = self.clone();
         let threads =
@@ -33,11 +38,28 @@ impl ApiServer {
             let writes = *request.method() != Method::GET;
             let answer = server.clone().call(request);
             match threads.as_ref().filter(|_| writes) {
-                Some(threads) => Either::Left(threads.spawn(answer).map(|joined| joined.map(|Ok(answer)| answer))),
+                Some(threads) => Either::Left(Own(threads.spawn(answer)).map(|joined| joined.map(|Ok(answer)| answer))),
                 None => Either::Right(answer.map(|Ok(answer)| Ok::<_, JoinError>(answer))),
             }
         });
         kube::Client::new(service, "default")
+    }
+}
+
+/// A task that nobody else waits for.
+struct Own<T>(JoinHandle<T>);
+
+impl<T> Future for Own<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.poll_unpin(context)
+    }
+}
+
+impl<T> Drop for Own<T> {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -91,5 +113,16 @@ mod tests {
         assert!(store.get("configmaps/default/a").is_some());
         assert_eq!(call.await.unwrap().data, map.data);
         server.stop();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn what_nobody_waits_for_any_more_ends() {
+        let (held, gone) = tokio::sync::oneshot::channel::<()>();
+        let task = Own(tokio::spawn(async move {
+            let _held = held;
+            std::future::pending::<()>().await;
+        }));
+        drop(task);
+        assert!(tokio::time::timeout(Duration::from_secs(30), gone).await.expect("it goes").is_err());
     }
 }
