@@ -108,10 +108,15 @@ mod tests {
         let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
         let (parameters, map) = (PostParams::default(), map());
         let mut call = std::pin::pin!(maps.create(&parameters, &map));
-        assert!(futures_util::poll!(&mut call).is_pending());
+        // Now it is under way; perhaps it is over already.
+        let first = futures_util::poll!(&mut call);
         store.wait_for_revision(before + 1, Duration::from_secs(30)).await.unwrap();
         assert!(store.get("configmaps/default/a").is_some());
-        assert_eq!(call.await.unwrap().data, map.data);
+        let written = match first {
+            Poll::Ready(written) => written,
+            Poll::Pending => call.await,
+        };
+        assert_eq!(written.unwrap().data, map.data);
         server.stop();
     }
 

@@ -75,8 +75,15 @@ where
     let mut elector = Elector::new(context.client.clone(), context.environment.clone(), options);
     let renewed = tokio::select! {
         biased;
-        () = context.shutdown.cancelled() => return Ok(()),
-        renewed = elector.acquire() => renewed,
+        () = context.shutdown.cancelled() => None,
+        renewed = elector.acquire() => Some(renewed),
+    };
+    let Some(renewed) = renewed else {
+        // The answer was not waited for, and the Lease may be ours.
+        if elector.is_writing {
+            elector.release().await;
+        }
+        return Ok(());
     };
     tracing::info!(lease = elector.options.name, identity = elector.options.identity, "became leader");
     status.set(1);
@@ -102,11 +109,13 @@ struct Elector {
     options: LeaderOptions,
     /// The Lease as last seen, and since when it looks like this.
     observed: Option<(Value, Instant)>,
+    /// Whether a write is under way.
+    is_writing: bool,
 }
 
 impl Elector {
     fn new(client: Client, environment: Environment, options: LeaderOptions) -> Self {
-        Self { client, environment, options, observed: None }
+        Self { client, environment, options, observed: None, is_writing: false }
     }
 
     /// Tries until the Lease is ours; the answer is when the successful attempt began.
@@ -152,7 +161,7 @@ impl Elector {
             && let Some((lease, _)) = &self.observed
         {
             let renewed = self.claimed(lease.clone());
-            if let Ok(lease) = requests::replace(&self.client, &self.path(), &renewed).await {
+            if let Ok(lease) = self.replace(&renewed).await {
                 self.observe(lease);
                 return Ok(true);
             }
@@ -166,7 +175,7 @@ impl Elector {
         if self.is_held_by_another() {
             return Ok(false);
         }
-        match requests::replace(&self.client, &self.path(), &self.claimed(lease)).await {
+        match self.replace(&self.claimed(lease)).await {
             Ok(lease) => {
                 self.observe(lease);
                 Ok(true)
@@ -186,7 +195,10 @@ impl Elector {
         let path = Resource::LEASES.collection(Some(&self.options.namespace));
         let mut lease = self.claimed(lease);
         lease["spec"]["leaseTransitions"] = json!(0);
-        match requests::create(&self.client, &path, &lease).await {
+        self.is_writing = true;
+        let created = requests::create(&self.client, &path, &lease).await;
+        self.is_writing = false;
+        match created {
             Ok(lease) => {
                 self.observe(lease);
                 Ok(true)
@@ -198,22 +210,47 @@ impl Elector {
 
     /// Lets others lead without waiting for the Lease to run out.
     async fn release(&mut self) {
-        let Some((mut lease, _)) = self.observed.take().filter(|(lease, _)| holder(lease) == self.options.identity)
-        else {
-            return;
+        match tokio::time::timeout(self.options.renew_deadline, self.give_up()).await {
+            Ok(Ok(true)) => tracing::info!(lease = self.options.name, "released the lease"),
+            Ok(Ok(false)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, lease = self.options.name, "release the lease"),
+            Err(_) => tracing::warn!(lease = self.options.name, "release the lease: no answer in time"),
+        }
+    }
+
+    /// Says whether there was anything to release.
+    ///
+    /// What was last seen is not enough: the write that was under way when the work ended may have landed, even now.
+    async fn give_up(&mut self) -> Result<bool, Error> {
+        match self.write_released().await {
+            Err(error) if requests::is_conflict(&error) => self.write_released().await,
+            written => written,
+        }
+    }
+
+    /// Writes the Lease with nobody who holds it, if we did.
+    async fn write_released(&mut self) -> Result<bool, Error> {
+        let mut lease: Value = match requests::get(&self.client, &self.path()).await {
+            Ok(lease) => lease,
+            Err(error) if requests::is_not_found(&error) => return Ok(false),
+            Err(error) => return Err(error),
         };
+        if holder(&lease) != self.options.identity {
+            return Ok(false);
+        }
         let now = micro_time(self.environment.now());
         lease["spec"]["holderIdentity"] = json!("");
         lease["spec"]["leaseDurationSeconds"] = json!(1);
         lease["spec"]["renewTime"] = json!(now);
         lease["spec"]["acquireTime"] = json!(now);
-        let path = self.path();
-        let released = requests::replace::<requests::Ignored>(&self.client, &path, &lease);
-        match tokio::time::timeout(self.options.retry_period, released).await {
-            Ok(Ok(_)) => tracing::info!(lease = self.options.name, "released the lease"),
-            Ok(Err(error)) => tracing::warn!(%error, lease = self.options.name, "release the lease"),
-            Err(_) => tracing::warn!(lease = self.options.name, "release the lease: no answer in time"),
-        }
+        self.replace(&lease).await.map(|_| true)
+    }
+
+    async fn replace(&mut self, lease: &Value) -> Result<Value, Error> {
+        self.is_writing = true;
+        let replaced = requests::replace(&self.client, &self.path(), lease).await;
+        self.is_writing = false;
+        replaced
     }
 
     /// The Lease as we want it: ours, renewed now.
@@ -303,11 +340,14 @@ mod tests {
             Ok(())
         };
         let a = tokio::spawn(async move { lead(&first, options("a"), waits).await });
+        // Perhaps it has not been told yet.
         world.wait(&Resource::LEASES, "default", "tally", held_by("a")).await;
         let second = world.context.clone();
         let b = tokio::spawn(async move { lead(&second, options("b"), waits).await });
         stop.cancel();
         a.await.unwrap().unwrap();
+        let lease = world.get(&Resource::LEASES, "default", "tally").await.unwrap();
+        assert_ne!(holder(&lease), "a", "nobody has to wait for it to run out");
         let lease = world.wait(&Resource::LEASES, "default", "tally", held_by("b")).await.unwrap();
         // It changed hands once; that nobody held it in between does not count.
         assert_eq!(lease["spec"]["leaseTransitions"], 1);
@@ -315,6 +355,24 @@ mod tests {
         assert_eq!(lease["spec"]["renewTime"].as_str().unwrap().len(), "2024-01-01T00:00:00.000000Z".len());
         world.context.shutdown.cancel();
         b.await.unwrap().unwrap();
+        let lease = world.get(&Resource::LEASES, "default", "tally").await.unwrap();
+        assert_eq!(holder(&lease), "");
+    }
+
+    /// A renewal can land although nobody waits for its answer any more.
+    #[tokio::test]
+    async fn a_lease_that_was_renewed_unheard_is_released_all_the_same() {
+        let world = World::new().await;
+        let client = world.context.client.clone();
+        let work = |_| async move {
+            let renewed = json!({"spec": {"renewTime": micro_time(jiff::Timestamp::now())}});
+            let path = Resource::LEASES.object("default", "tally");
+            requests::patch::<requests::Ignored>(&client, &path, requests::PatchType::Merge, &renewed).await.unwrap();
+            Ok(())
+        };
+        let rarely = LeaderOptions { retry_period: Duration::from_secs(100), ..options("a") };
+        let rarely = LeaderOptions { renew_deadline: Duration::from_secs(200), ..rarely };
+        lead(&world.context, rarely, work).await.unwrap();
         let lease = world.get(&Resource::LEASES, "default", "tally").await.unwrap();
         assert_eq!(holder(&lease), "");
     }
