@@ -339,11 +339,13 @@ mod tests {
             shutdown.cancelled().await;
             Ok(())
         };
-        let a = tokio::spawn(async move { lead(&first, options("a"), waits).await });
+        // What is released must not depend on how busy the machine is.
+        let patient = |identity| LeaderOptions { renew_deadline: Duration::from_secs(60), ..options(identity) };
+        let a = tokio::spawn(async move { lead(&first, patient("a"), waits).await });
         // Perhaps it has not been told yet.
         world.wait(&Resource::LEASES, "default", "tally", held_by("a")).await;
         let second = world.context.clone();
-        let b = tokio::spawn(async move { lead(&second, options("b"), waits).await });
+        let b = tokio::spawn(async move { lead(&second, patient("b"), waits).await });
         stop.cancel();
         a.await.unwrap().unwrap();
         let lease = world.get(&Resource::LEASES, "default", "tally").await.unwrap();
@@ -370,8 +372,8 @@ mod tests {
             requests::patch::<requests::Ignored>(&client, &path, requests::PatchType::Merge, &renewed).await.unwrap();
             Ok(())
         };
-        let rarely = LeaderOptions { retry_period: Duration::from_secs(100), ..options("a") };
-        let rarely = LeaderOptions { renew_deadline: Duration::from_secs(200), ..rarely };
+        let (retry_period, renew_deadline) = (Duration::from_secs(100), Duration::from_secs(200));
+        let rarely = LeaderOptions { retry_period, renew_deadline, ..options("a") };
         lead(&world.context, rarely, work).await.unwrap();
         let lease = world.get(&Resource::LEASES, "default", "tally").await.unwrap();
         assert_eq!(holder(&lease), "");
