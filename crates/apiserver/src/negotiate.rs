@@ -82,10 +82,11 @@ impl Clause {
 /// Two parties look at the header, as upstream: the router knows media types by their exact spelling, the handler
 /// tries the clauses one by one. A watch is negotiated like a list; what cannot be streamed is refused afterwards.
 pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Representation, Status> {
-    let clauses = clauses(headers);
-    if header_text(headers).is_empty() {
+    // What nearly all clients send needs no closer look.
+    if matches!(header_text(headers), "" | JSON) {
         return Ok(Representation::JSON);
     }
+    let clauses = clauses(headers);
     if !clauses.iter().any(|clause| matches!(clause.media_type.as_str(), JSON | YAML | PROTOBUF | "*/*")) {
         let streams = if offer == Offer::Object { String::new() } else { format!(", {STREAM_TYPES}") };
         let why = format!("406: Not Acceptable\n\nAvailable representations: {OBJECT_TYPES}{streams}");
@@ -181,6 +182,9 @@ pub enum BodyType {
 /// The type of a POST, PUT or DELETE body (AS-20).
 pub fn body_type(headers: &HeaderMap) -> Result<BodyType, Status> {
     let value = content_type(headers);
+    if value == JSON {
+        return Ok(BodyType::Json);
+    }
     let media_type = value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match media_type.as_str() {
         _ if !has_fine_parameters(value) => {}

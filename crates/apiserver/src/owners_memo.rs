@@ -5,9 +5,11 @@
 
 use std::collections::HashMap;
 
+use api_schema::Type;
 use bytes::Bytes;
 use parking_lot::Mutex;
-use patch::apply::{Difference, Manager, Recorded, record_on_bytes};
+use patch::apply::{Difference, Manager, Recorded, record_on_bytes, trace};
+use serde_json::Value;
 
 /// How many outcomes are remembered. Times are part of them, so none is of use for long.
 const OUTCOMES_MAX: usize = 256;
@@ -33,17 +35,34 @@ pub(crate) struct Memo {
     outcomes: Mutex<HashMap<Vec<u8>, Remembered>>,
 }
 
+/// Two versions of an object, both without `managedFields`.
+#[derive(Clone, Copy)]
+pub(crate) struct Versions<'a> {
+    pub(crate) ty: &'static Type,
+    /// `None` if the object is new.
+    pub(crate) old: Option<&'a Value>,
+    pub(crate) new: &'a Value,
+}
+
 impl Memo {
-    /// The list after a write that made this difference.
-    pub(crate) fn record(&self, stored: &Bytes, difference: &Difference, manager: &Manager<'_>) -> Remembered {
-        if difference.is_nothing() {
-            return Remembered { managed_fields: Some(stored.clone()), differs: false };
+    /// The list after a write.
+    pub(crate) fn record(&self, stored: &Bytes, versions: Versions<'_>, manager: &Manager<'_>) -> Remembered {
+        let Versions { ty, old, new } = versions;
+        let work_out = || {
+            let difference = Difference::between(ty, old, new, manager);
+            Remembered::from(record_on_bytes(stored, &difference, manager))
+        };
+        let mut key = Vec::with_capacity(stored.len() + 512);
+        match trace(ty, old, new, manager, &mut key) {
+            Ok(true) => {}
+            Ok(false) => return Remembered { managed_fields: Some(stored.clone()), differs: false },
+            Err(_) => return work_out(),
         }
-        let key = key(stored, difference, manager);
+        complete(&mut key, stored, manager);
         if let Some(known) = self.outcomes.lock().get(&key) {
             return known.clone();
         }
-        let outcome = Remembered::from(record_on_bytes(stored, difference, manager));
+        let outcome = work_out();
         if key.len() <= KEY_BYTES_MAX {
             let mut outcomes = self.outcomes.lock();
             if outcomes.len() >= OUTCOMES_MAX {
@@ -55,23 +74,19 @@ impl Memo {
     }
 }
 
-/// Everything that the outcome depends on. The parts are JSON or names that the API's rules keep free of line breaks.
-fn key(stored: &[u8], difference: &Difference, manager: &Manager<'_>) -> Vec<u8> {
-    let mut key = Vec::with_capacity(stored.len() + 512);
-    key.extend_from_slice(stored);
-    key.push(b'\n');
-    difference.identify(&mut key);
-    for part in [manager.api_version, manager.subresource, manager.now, manager.name] {
-        key.extend_from_slice(part.as_bytes());
-        key.push(b'\n');
+/// Appends to the trace of a difference what else the outcome depends on.
+fn complete(key: &mut Vec<u8>, stored: &[u8], manager: &Manager<'_>) {
+    let parts = [manager.api_version, manager.subresource, manager.now, manager.name].map(str::as_bytes);
+    for part in [stored].into_iter().chain(parts) {
+        key.extend_from_slice(&part.len().to_le_bytes());
+        key.extend_from_slice(part);
     }
-    key
 }
 
 #[cfg(test)]
 mod tests {
     use api_schema::registry;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -102,8 +117,8 @@ mod tests {
                         patch::apply::update_managed_fields(ty, Some(&live), &mut whole, &manager);
                         let mut before = live.clone();
                         before["metadata"].as_object_mut().unwrap().remove("managedFields");
-                        let difference = Difference::between(ty, &before, &with_finalizers(left), &manager);
-                        let outcome = memo.record(&stored, &difference, &manager);
+                        let versions = Versions { ty, old: Some(&before), new: &with_finalizers(left) };
+                        let outcome = memo.record(&stored, versions, &manager);
                         let list = outcome.managed_fields.map(|list| serde_json::from_slice::<Value>(&list).unwrap());
                         assert_eq!(list.as_ref(), whole["metadata"].get("managedFields"), "{name} {left:?}");
                         assert_eq!(outcome.differs, left.len() != 2, "{name} {left:?}");
@@ -124,7 +139,7 @@ mod tests {
         for at in 0..2 * OUTCOMES_MAX {
             let now = format!("2026-11-15T00:00:{at:04}Z");
             let manager = manager("maker", &now);
-            memo.record(&Bytes::from_static(b"[]"), &Difference::between(ty, &old, &new, &manager), &manager);
+            memo.record(&Bytes::from_static(b"[]"), Versions { ty, old: Some(&old), new: &new }, &manager);
             assert!(memo.outcomes.lock().len() <= OUTCOMES_MAX);
         }
     }

@@ -3,12 +3,12 @@
 use api_schema::{Type, json};
 use bytes::Bytes;
 use http::{HeaderMap, header};
-use patch::apply::{self, Difference, Manager};
+use patch::apply::{self, Manager};
 use serde_json::{Map, Value, json};
 
 use crate::{
     metadata,
-    owners_memo::{Memo, Remembered},
+    owners_memo::{Memo, Remembered, Versions},
     resources::Resource,
     route::Target,
     server::ApiServer,
@@ -64,15 +64,14 @@ impl Writer {
         (old, new): (&Value, &Value),
         stored: &Bytes,
     ) -> Remembered {
-        let difference = Difference::between(ty, old, new, &self.manager());
-        memo.record(stored, &difference, &self.manager())
+        memo.record(stored, Versions { ty, old: Some(old), new }, &self.manager())
     }
 
     /// Everything in a new object is its writer's; the object comes without owners.
     pub(crate) fn record_new(&self, memo: &Memo, ty: &'static Type, new: &Value) -> Option<Bytes> {
         const NOBODY: Bytes = Bytes::from_static(b"[]");
-        let difference = Difference::to_new(ty, new, &self.manager());
-        if difference.is_nothing() { None } else { memo.record(&NOBODY, &difference, &self.manager()).managed_fields }
+        let recorded = memo.record(&NOBODY, Versions { ty, old: None, new }, &self.manager());
+        recorded.managed_fields.filter(|list| list != &NOBODY)
     }
 
     /// Records what this writer changed.

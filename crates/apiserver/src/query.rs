@@ -1,5 +1,7 @@
 //! Query strings, read the way Go's `url.ParseQuery` and Kubernetes' parameter conversion read them (AS-13, AS-14).
 
+use std::borrow::Cow;
+
 use crate::status::Status;
 
 /// The decoded pairs of a query string, in order.
@@ -93,9 +95,12 @@ fn unescape(text: &str) -> Option<String> {
 }
 
 /// A path segment with its percent escapes resolved; `None` when they are malformed.
-pub fn unescape_path(segment: &str) -> Option<String> {
+pub fn unescape_path(segment: &str) -> Option<Cow<'_, str>> {
+    if !segment.contains('%') {
+        return Some(Cow::Borrowed(segment));
+    }
     // A plus sign is itself in a path.
-    unescape(&segment.replace('+', "%2B"))
+    unescape(&segment.replace('+', "%2B")).map(Cow::Owned)
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! From a URL to what it names (AS-3…AS-7): a resource, an object, a subresource, or a path beside the API.
 
+use std::borrow::Cow;
+
 use batch_types::{names, selector::FieldSelector};
 use http::Method;
 
@@ -94,7 +96,7 @@ pub fn key(resource: &Resource, namespace: &str, name: &str) -> String {
 /// Finds what a path names.
 pub fn route(path: &str) -> Route {
     let Some(segments) = segments(path) else { return Route::NotFound };
-    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
     match segments.as_slice() {
         ["api"] => Route::Discovery(Discovery::Api),
         ["apis"] => Route::Discovery(Discovery::Apis),
@@ -114,7 +116,7 @@ pub fn attributes(method: &Method, path: &str, query: &Query) -> Attributes {
     let method_verb = method.as_str().to_ascii_lowercase();
     let other = || Attributes { verb: method_verb.clone(), path: Some(path.to_owned()), ..Attributes::default() };
     let Some(segments) = segments(path) else { return other() };
-    let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
+    let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
     let (group, rest) = match segments.as_slice() {
         ["api", _, rest @ ..] => ("", rest),
         ["apis", group, _, rest @ ..] => (*group, rest),
@@ -167,7 +169,7 @@ fn selected_name(query: &Query) -> Option<String> {
 }
 
 /// Path segments without a single trailing slash; `None` when an escape is malformed.
-fn segments(path: &str) -> Option<Vec<String>> {
+fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let path = path.strip_suffix('/').unwrap_or(path);
     path.split('/').map(unescape_path).collect()

@@ -3,8 +3,9 @@
 //! `cargo run --release -p controllers --example job_bench [-- COMPLETIONS PARALLELISM JOBS]`
 //!
 //! Everything is in one process: the API server on a durable store, the controller, and a stand-in for nodes that reports
-//! every pod as succeeded as soon as it sees it. The controller has threads of its own; what the server does on them while
-//! the controller calls it is measured and taken off, so that "CPU per pod" is the controller's alone.
+//! every pod as succeeded as soon as it sees it. All of it is done twice: on one runtime, as in `tally up`, which shows how
+//! fast it is; and with the controller on threads of its own, where what the server does on them while the controller calls
+//! it is measured and taken off, so that "controller CPU" is the controller's alone.
 
 use std::{
     collections::HashSet,
@@ -46,22 +47,48 @@ fn main() {
     let completions = numbers.next().unwrap_or(10_000);
     let parallelism = numbers.next().unwrap_or(1000);
     let jobs = numbers.next().unwrap_or(500);
+    for arrangement in [Arrangement::Together, Arrangement::Apart] {
+        measure(arrangement, completions, parallelism, jobs);
+    }
+}
+
+/// Where the controller runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrangement {
+    /// With everything else, as in `tally up`.
+    Together,
+    /// On threads of its own, with its calls measured.
+    Apart,
+}
+
+fn measure(arrangement: Arrangement, completions: usize, parallelism: usize, jobs: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let main = runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let mut apart = runtime::Builder::new_multi_thread();
     let apart = apart.worker_threads(2).thread_name("controller").enable_all().build().expect("a second runtime");
+    println!(
+        "{}:",
+        match arrangement {
+            Arrangement::Together => "on one runtime",
+            Arrangement::Apart => "the controller on threads of its own",
+        }
+    );
     main.block_on(async {
         let path = folder.path();
         let store = ObjectStore::open_directory(path, store::Options::default(), apiserver::storage::attributes());
         let options = Options { admin_token: None, gates: Gates::DEFAULT, environment: ServerEnvironment::system() };
         let server = ApiServer::new(store.expect("a store"), options).await.expect("a server");
-        let bench = Bench { client: server.client(), calls: Arc::default() };
+        let bench = Bench { client: server.client(), calls: Arc::default(), arrangement };
         let shutdown = Shutdown::new();
         let context = |client| ControllerContext::new(client, Metrics::new(), Environment::system(), shutdown.clone());
-        let (controller, events) = context(bench.calls.counted(server.client()));
-        apart.spawn(events.run(shutdown.clone()));
+        let (controller, events) = context(bench.calls.counted(server.client(), arrangement));
+        let threads = match arrangement {
+            Arrangement::Together => runtime::Handle::current(),
+            Arrangement::Apart => apart.handle().clone(),
+        };
+        threads.spawn(events.run(shutdown.clone()));
         let options = job::Options { calls_at_once: job::Options::CALLS_IN_PROCESS, ..job::Options::default() };
-        apart.spawn(job::run(controller, options));
+        threads.spawn(job::run(controller, options));
         tokio::spawn(stand_in(context(server.client()).0));
 
         bench.large(completions, parallelism).await;
@@ -75,6 +102,7 @@ fn main() {
 struct Bench {
     client: Client,
     calls: Arc<Calls>,
+    arrangement: Arrangement,
 }
 
 impl Bench {
@@ -113,15 +141,15 @@ impl Bench {
             latencies.push(created.elapsed());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        println!("one Indexed Job, {completions} completions, parallelism {parallelism}:");
+        println!("  one Indexed Job, {completions} completions, parallelism {parallelism}:");
         // The creation of a pod does not name it in its path.
         let beside = self.calls.beside.load(Ordering::Relaxed) + latencies.len() as u64;
         self.report(&before, started.elapsed(), completions + latencies.len());
         let own = self.calls.measure().writes - before.writes - beside;
-        println!("  writes per pod of the large Job alone {:.3}", own as f64 / completions as f64);
+        println!("    writes per pod of the large Job alone {:.3}", own as f64 / completions as f64);
         latencies.sort();
         let at = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or_default();
-        println!("  {} one-pod Jobs beside it: p50 {:.1?}, p99 {:.1?}", latencies.len(), at(50), at(99));
+        println!("    {} one-pod Jobs beside it: p50 {:.1?}, p99 {:.1?}", latencies.len(), at(50), at(99));
     }
 
     async fn small(&self, jobs: usize) {
@@ -133,7 +161,7 @@ impl Bench {
             self.wait(&name, Duration::from_millis(10)).await;
         };
         stream::iter((0..jobs).map(one)).buffer_unordered(50).collect::<Vec<()>>().await;
-        println!("{jobs} Jobs of 10 pods, 50 at a time:");
+        println!("  {jobs} Jobs of 10 pods, 50 at a time:");
         self.report(&before, started.elapsed(), jobs * 10);
     }
 
@@ -142,9 +170,12 @@ impl Bench {
         let each = |nanos: u64| nanos as f64 / 1e6 / pods as f64;
         let own = (after.threads - before.threads).saturating_sub(after.server - before.server);
         let all = each(after.process - before.process);
-        println!("  {:.2} s, {:.0} pods/s", took.as_secs_f64(), pods as f64 / took.as_secs_f64());
-        println!("  controller CPU {:.4} ms per pod (the whole process {all:.3} ms)", each(own));
-        println!("  writes per pod {:.3}", (after.writes - before.writes) as f64 / pods as f64);
+        println!("    {:.2} s, {:.0} pods/s", took.as_secs_f64(), pods as f64 / took.as_secs_f64());
+        println!("    CPU of the whole process {all:.3} ms per pod");
+        if self.arrangement == Arrangement::Apart {
+            println!("    controller CPU {:.4} ms per pod", each(own));
+        }
+        println!("    writes per pod {:.3}", (after.writes - before.writes) as f64 / pods as f64);
     }
 }
 
@@ -166,7 +197,7 @@ struct Measure {
 }
 
 impl Calls {
-    fn counted(self: &Arc<Self>, client: Client) -> Client {
+    fn counted(self: &Arc<Self>, client: Client, arrangement: Arrangement) -> Client {
         let calls = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let is_event = request.uri().path().contains("/events");
@@ -175,7 +206,8 @@ impl Calls {
                 calls.beside.fetch_add(u64::from(request.uri().path().contains("/beside-")), Ordering::Relaxed);
             }
             let (client, calls) = (client.clone(), calls.clone());
-            Timed { inner: Box::pin(async move { client.send(request).await }), calls }
+            let timed = arrangement == Arrangement::Apart;
+            Timed { inner: Box::pin(async move { client.send(request).await }), calls: timed.then_some(calls) }
         });
         Client::new(service, NAMESPACE)
     }
@@ -190,19 +222,20 @@ impl Calls {
     }
 }
 
-/// A call whose CPU time is the server's.
+/// A call whose CPU time is the server's, if that is asked for.
 struct Timed<F> {
     inner: Pin<Box<F>>,
-    calls: Arc<Calls>,
+    calls: Option<Arc<Calls>>,
 }
 
 impl<F: Future> Future for Timed<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let Some(calls) = self.calls.clone() else { return self.inner.as_mut().poll(context) };
         let begin = nanos(ClockId::ThreadCPUTime);
         let polled = self.inner.as_mut().poll(context);
-        self.calls.server.fetch_add(nanos(ClockId::ThreadCPUTime) - begin, Ordering::Relaxed);
+        calls.server.fetch_add(nanos(ClockId::ThreadCPUTime) - begin, Ordering::Relaxed);
         polled
     }
 }

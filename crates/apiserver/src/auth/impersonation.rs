@@ -4,7 +4,7 @@
 //! fail, the first refusal is told. A constrained mode needs two rights: to impersonate the user in that mode, and to do
 //! with that mode what the request wants (`impersonate-on:MODE:VERB`). Upstream: `impersonation/mode.go`.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use batch_types::names;
 use http::HeaderMap;
@@ -59,7 +59,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
         .filter_map(|name| {
             let key = name.as_str().strip_prefix(EXTRA_PREFIX)?;
             // What cannot be unescaped counts as it is.
-            Some((unescape_path(key).unwrap_or_else(|| key.to_owned()), name.as_str()))
+            Some((unescape_path(key).map_or_else(|| key.to_owned(), Cow::into_owned), name.as_str()))
         })
         .collect();
     user.extra = extras.into_iter().map(|(key, name)| (key, all(headers, name))).collect();

@@ -32,6 +32,18 @@ pub(super) fn validate_update(new: &Value, old: &Value) -> Vec<Error> {
     }
 }
 
+/// [`validate_update`], then [`validate`], of metadata that is read once for both.
+pub(super) fn validate_update_and_new(new: &Value, old: &Value, scope: Scope, rule: NameRule) -> Vec<Error> {
+    match (metadata::typed_with_managers(new), metadata::typed(old)) {
+        (Ok(new), Ok(old)) => {
+            let mut errors = meta::validate_update(&new, &old, &path());
+            errors.extend(meta::validate(&new, scope, rule, &path()));
+            errors
+        }
+        (Err(why), _) | (_, Err(why)) => vec![unreadable(&why)],
+    }
+}
+
 /// [`validate`] without the rule on unqualified finalizers (upstream's `apimachinery` function of the same name).
 pub(super) fn validate_plain(object: &Value, scope: Scope, rule: NameRule) -> Vec<Error> {
     without_unqualified(validate(object, scope, rule))

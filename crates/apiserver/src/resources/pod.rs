@@ -66,9 +66,7 @@ impl Strategy for Pod {
 
     fn validate_update(&self, new: &Value, old: &Value, _cx: &Context<'_>) -> Vec<Error> {
         if only_plain_metadata_changed(new, old) {
-            let mut errors = metadata::validate_update(new, old);
-            errors.extend(metadata::validate(new, Scope::Namespaced, NameRule::DnsSubdomain));
-            return errors;
+            return metadata::validate_update_and_new(new, old, Scope::Namespaced, NameRule::DnsSubdomain);
         }
         typed::check_update(new, old, pod::validate_update)
     }
@@ -149,8 +147,8 @@ struct BesideSpec {
 
 /// Nothing changed but metadata that has no rules in common with the spec; annotations have some.
 fn only_plain_metadata_changed(new: &Value, old: &Value) -> bool {
-    let annotations = |pod: &Value| pod.pointer("/metadata/annotations").cloned();
-    new.get("spec") == old.get("spec") && annotations(new) == annotations(old)
+    const ANNOTATIONS: &str = "/metadata/annotations";
+    new.get("spec") == old.get("spec") && new.pointer(ANNOTATIONS) == old.pointer(ANNOTATIONS)
 }
 
 #[cfg(test)]

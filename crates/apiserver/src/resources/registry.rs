@@ -340,14 +340,15 @@ const fn review_kind(group: &'static str, plural: &'static str, singular: &'stat
 
 /// The resource at a URL.
 pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Resource> {
+    // Names differ most, so they are compared first.
     RESOURCES
         .iter()
-        .find(|resource| resource.group == group && resource.version == version && resource.plural == plural)
+        .find(|resource| resource.plural == plural && resource.group == group && resource.version == version)
 }
 
 /// The resource of a group, whatever version is asked for.
 pub fn any_version(group: &str, plural: &str) -> Option<&'static Resource> {
-    RESOURCES.iter().find(|resource| resource.group == group && resource.plural == plural)
+    RESOURCES.iter().find(|resource| resource.plural == plural && resource.group == group)
 }
 
 /// The resource whose objects are stored under a topic, in their stored version.
@@ -357,7 +358,7 @@ pub fn by_topic(topic: &str) -> Option<&'static Resource> {
 
 /// The review at a URL.
 pub fn review(group: &str, version: &str, plural: &str) -> Option<&'static Review> {
-    REVIEWS.iter().find(|review| review.group == group && review.version == version && review.plural == plural)
+    REVIEWS.iter().find(|review| review.plural == plural && review.group == group && review.version == version)
 }
 
 /// Whether anything is served in a group.

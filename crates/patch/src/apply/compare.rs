@@ -19,22 +19,69 @@ pub(super) struct Comparison {
     pub(super) removed: FieldSet,
 }
 
-impl Comparison {
-    pub(super) fn is_empty(&self) -> bool {
-        self.changed.is_empty() && self.removed.is_empty()
-    }
-}
-
 /// Compares two objects of the same type, without the fields at the paths in `skip` and below them.
 ///
 /// An error is about list items without an identity, which no valid object has.
 pub(super) fn compare(ty: &'static Type, left: &Value, right: &Value, skip: &[&[&str]]) -> Result<Comparison, String> {
+    let mut sets = Sets { open: Vec::new(), root: Differences::default() };
+    walk(ty, left, right, skip, &mut sets)?;
+    let Differences { changed, removed } = sets.root;
+    Ok(Comparison { changed: FieldSet::trusted(changed), removed: FieldSet::trusted(removed) })
+}
+
+/// Shows a witness what differs. What is equal it may be shown, or not.
+pub(super) fn walk(
+    ty: &'static Type,
+    left: &Value,
+    right: &Value,
+    skip: &[&[&str]],
+    witness: &mut impl Witness,
+) -> Result<(), String> {
     let nothing = Object::new();
     let left = left.as_object().unwrap_or(&nothing);
     let right = right.as_object().unwrap_or(&nothing);
-    let mut root = Differences::default();
-    root.members(left, right, Typed::root(ty), skip)?;
-    Ok(Comparison { changed: FieldSet::trusted(root.changed), removed: FieldSet::trusted(root.removed) })
+    Walk { witness }.members(left, right, Typed::root(ty), skip)
+}
+
+/// What is told of a walk over two objects.
+pub(super) trait Witness {
+    /// The walk goes down to a node.
+    fn enter(&mut self, step: Step<'_>);
+    /// It has seen all that is below, and goes back.
+    fn leave(&mut self, step: Step<'_>, fate: Fate);
+}
+
+/// A step down from a node.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Step<'a> {
+    /// To a member of this name.
+    Field(&'a str),
+    /// To the item with this identity, in its wire form.
+    Item(&'a str),
+}
+
+impl Step<'_> {
+    fn wire_form(self) -> String {
+        match self {
+            Self::Field(name) => element::field(name),
+            Self::Item(identity) => identity.to_owned(),
+        }
+    }
+}
+
+/// What happened to a node itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Same,
+    Changed,
+    Removed,
+}
+
+/// Collects the two sets.
+struct Sets {
+    /// The nodes that the walk is in, from the top.
+    open: Vec<Differences>,
+    root: Differences,
 }
 
 /// The two sets for what is below one node.
@@ -44,16 +91,36 @@ struct Differences {
     removed: Object,
 }
 
-/// What happened to a node itself.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Same,
-    Changed,
-    Removed,
+impl Witness for Sets {
+    fn enter(&mut self, _: Step<'_>) {
+        self.open.push(Differences::default());
+    }
+
+    fn leave(&mut self, step: Step<'_>, fate: Fate) {
+        let below = self.open.pop().unwrap_or_default();
+        self.open.last_mut().unwrap_or(&mut self.root).attach(below, step, fate);
+    }
 }
 
 impl Differences {
-    /// Looks at one node, `None` where a side does not have it, and collects what is below it.
+    fn attach(&mut self, below: Self, step: Step<'_>, fate: Fate) {
+        let changed = fate == Fate::Changed || !below.changed.is_empty();
+        let removed = fate == Fate::Removed || !below.removed.is_empty();
+        if changed {
+            attach(&mut self.changed, step.wire_form(), below.changed, fate == Fate::Changed);
+        }
+        if removed {
+            attach(&mut self.removed, step.wire_form(), below.removed, fate == Fate::Removed);
+        }
+    }
+}
+
+struct Walk<'w, W> {
+    witness: &'w mut W,
+}
+
+impl<W: Witness> Walk<'_, W> {
+    /// Looks at one node, `None` where a side does not have it, and at what is below it.
     fn node(
         &mut self,
         left: Option<&Value>,
@@ -88,15 +155,33 @@ impl Differences {
         })
     }
 
+    /// Goes down one step and looks around there.
+    fn below(
+        &mut self,
+        step: Step<'_>,
+        (left, right): (Option<&Value>, Option<&Value>),
+        typed: Typed,
+        skip: &[&[&str]],
+    ) -> Result<(), String> {
+        self.witness.enter(step);
+        let fate = self.node(left, right, typed, skip)?;
+        self.witness.leave(step, fate);
+        Ok(())
+    }
+
+    /// Says of something what happened to it, whatever is below.
+    fn tell(&mut self, step: Step<'_>, fate: Fate) {
+        self.witness.enter(step);
+        self.witness.leave(step, fate);
+    }
+
     fn members(&mut self, left: &Object, right: &Object, typed: Typed, skip: &[&[&str]]) -> Result<(), String> {
-        if left.is_empty() {
-            self.changed = Object::with_capacity(right.len() + 1);
-        }
         let mut in_step = left.iter().peekable();
         let mut shared = 0;
         for (name, value) in right {
             let other = match in_step.next_if(|(other, _)| *other == name) {
                 Some((_, other)) => Some(other),
+                None if left.is_empty() => None,
                 None => left.get(name),
             };
             shared += usize::from(other.is_some());
@@ -125,10 +210,7 @@ impl Differences {
         let Some(typed) = typed.member(name) else { return Ok(()) };
         let skip_below: Vec<&[&str]> =
             skip.iter().filter(|path| path.first() == Some(&name)).map(|path| &path[1..]).collect();
-        let mut below = Self::default();
-        let fate = below.node(left, right, typed, &skip_below)?;
-        self.attach(below, fate, || element::field(name));
-        Ok(())
+        self.below(Step::Field(name), (left, right), typed, &skip_below)
     }
 
     fn items(&mut self, left: &[Value], right: &[Value], items: &'static Shape, kind: &ListType) -> Result<(), String> {
@@ -140,61 +222,42 @@ impl Differences {
         all.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         for group in all.chunk_by(|(one, ..), (other, ..)| one == other) {
             let (left, right) = group.split_at(group.iter().take_while(|(_, is_left, _)| *is_left).count());
-            self.item(&group[0].0, left, right, Typed::of_element(items))?;
+            self.item(Step::Item(&group[0].0), left, right, Typed::of_element(items))?;
         }
         Ok(())
     }
 
     /// All items with one identity. If there are several on a side, which updates may bring in, the identity stands for
     /// all of them and they are compared as a whole.
-    fn item(&mut self, step: &str, left: &[Item<'_>], right: &[Item<'_>], typed: Typed) -> Result<(), String> {
-        let mut below = Self::default();
+    fn item(&mut self, step: Step<'_>, left: &[Item<'_>], right: &[Item<'_>], typed: Typed) -> Result<(), String> {
         match (left.len(), right.len()) {
             (0 | 1, 0 | 1) => {
-                let (left, right) = (first_item(left), first_item(right));
-                if !same(left, right) {
-                    let fate = below.node(left, right, typed, &[])?;
-                    self.attach(below, fate, || step.to_owned());
+                let sides = (first_item(left), first_item(right));
+                if !same(sides.0, sides.1) {
+                    self.below(step, sides, typed, &[])?;
                 }
             }
             (2.., 2..) => {
                 let unchanged =
                     left.len() == right.len() && left.iter().zip(right).all(|((_, _, l), (_, _, r))| equal(l, r));
-                attach(&mut self.changed, step.to_owned(), Object::new(), !unchanged);
+                if !unchanged {
+                    self.tell(step, Fate::Changed);
+                }
             }
             (2.., _) => {
                 if let Some(right) = first_item(right) {
-                    let fate = below.node(None, Some(right), typed, &[])?;
-                    self.attach(below, fate, || step.to_owned());
+                    self.below(step, (None, Some(right)), typed, &[])?;
                 }
-                attach(&mut self.removed, step.to_owned(), Object::new(), true);
+                self.tell(step, Fate::Removed);
             }
             (_, 2..) => {
                 if let Some(left) = first_item(left) {
-                    let fate = below.node(Some(left), None, typed, &[])?;
-                    self.attach(below, fate, || step.to_owned());
+                    self.below(step, (Some(left), None), typed, &[])?;
                 }
-                attach(&mut self.changed, step.to_owned(), Object::new(), true);
+                self.tell(step, Fate::Changed);
             }
         }
         Ok(())
-    }
-
-    fn attach(&mut self, below: Self, fate: Fate, step: impl FnOnce() -> String) {
-        let changed = fate == Fate::Changed || !below.changed.is_empty();
-        let removed = fate == Fate::Removed || !below.removed.is_empty();
-        if !changed && !removed {
-            return;
-        }
-        let step = step();
-        if changed && removed {
-            attach(&mut self.changed, step.clone(), below.changed, fate == Fate::Changed);
-            attach(&mut self.removed, step, below.removed, fate == Fate::Removed);
-        } else if changed {
-            attach(&mut self.changed, step, below.changed, fate == Fate::Changed);
-        } else {
-            attach(&mut self.removed, step, below.removed, fate == Fate::Removed);
-        }
     }
 }
 

@@ -69,16 +69,6 @@ impl FieldSet {
         }
     }
 
-    /// Appends the trie as it is.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.push(b'{');
-        for (step, child) in &self.0 {
-            api_schema::json::encode_string(step, out);
-            api_schema::json::encode(child, out);
-        }
-        out.push(b'}');
-    }
-
     /// The set as it is, for sets that are sorted.
     pub(super) fn into_value(self) -> Value {
         Value::Object(self.0)

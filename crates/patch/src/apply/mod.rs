@@ -11,6 +11,7 @@
 //! | `element` | one step of a path: `f:name`, `k:{"name":"c"}`, `v:"x"` |
 //! | `typed` | how the schema divides values into leaves, granular objects and list maps (AS-142) |
 //! | `compare`, `extract`, `merge`, `remove`, `validate` | the walks over typed values |
+//! | `trace` | differences that can be recognised without being worked out |
 //! | `conflict` | what a conflict says |
 //!
 //! A manager whose entry is of another API version than the request's keeps its fields: converting objects between
@@ -26,6 +27,7 @@ mod last_applied;
 mod managers;
 mod merge;
 mod remove;
+mod trace;
 mod typed;
 mod update;
 mod validate;
@@ -35,7 +37,7 @@ pub use conflict::Conflict;
 pub(crate) use conflict::message as conflict_message;
 pub use field_set::{FieldSet, FieldSetError};
 pub use managers::equal_but_for_times;
-pub use update::{Difference, Recorded, record_on_bytes, resets_managed_fields, update_managed_fields};
+pub use update::{Difference, Recorded, record_on_bytes, resets_managed_fields, trace, update_managed_fields};
 
 /// Who writes, through which endpoint, and when.
 #[derive(Debug, Clone, Copy)]

@@ -669,6 +669,54 @@ fn items_without_an_identity_leave_an_object_untracked() {
     assert_eq!(new["metadata"], json!({"name": "x"}));
 }
 
+/// A difference, and the bytes that stand for it.
+fn traced(pod: &'static Type, old: Option<&Value>, new: &Value) -> (Difference, Result<Vec<u8>, String>) {
+    let mut bytes = Vec::new();
+    let differs = trace(pod, old, new, &manager("m", T1), &mut bytes);
+    let differs = differs.inspect(|differs| assert_eq!(*differs, !bytes.is_empty()));
+    (Difference::between(pod, old, new, &manager("m", T1)), differs.map(|_| bytes))
+}
+
+#[test]
+fn other_differences_have_other_traces() {
+    let pod = registry().kind("v1", "Pod").unwrap();
+    let with = |metadata: Value, spec: Value| json!({"metadata": metadata, "spec": spec});
+    let env = |items: Value| with(json!({}), json!({"containers": [{"name": "c", "env": items}]}));
+    let objects = [
+        with(json!({}), json!({})),
+        with(json!({"labels": {"a": "1", "b": "1"}}), json!({})),
+        // One name that looks like two.
+        with(json!({"labels": {"a+(b": "1"}}), json!({})),
+        with(json!({"labels": {}}), json!({})),
+        with(json!({"annotations": {"a": "1", "b": "1"}}), json!({})),
+        with(json!({"finalizers": ["a", "b"]}), json!({})),
+        with(json!({"finalizers": ["a"]}), json!({})),
+        with(json!({}), json!({"nodeName": "a", "containers": null})),
+        env(json!([{"name": "A", "value": "1"}])),
+        env(json!([{"name": "A"}])),
+        env(json!([{"name": "A"}, {"name": "B"}])),
+        // Items of one name stand for each other.
+        env(json!([{"name": "A", "value": "1"}, {"name": "A"}])),
+        env(json!([{"name": "A"}, {"name": "A"}])),
+        env(json!([{"value": "nameless"}])),
+    ];
+    let mut known: Vec<(Difference, Result<Vec<u8>, String>)> = Vec::new();
+    for old in objects.iter().map(Some).chain([None]) {
+        for new in &objects {
+            known.push(traced(pod, old, new));
+        }
+    }
+    for (difference, trace) in &known {
+        for (other, other_trace) in &known {
+            assert_eq!(
+                trace.is_ok() && trace == other_trace,
+                trace.is_ok() && difference == other,
+                "{difference:?}\n{other:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn only_times_may_differ_in_a_write_without_effect() {
     let object = |time: &str, value: &str| json!({"metadata": {"managedFields": [{"manager": "a", "time": time}]}, "data": value});
@@ -749,6 +797,21 @@ proptest! {
             owned.union(set);
         }
         prop_assert_eq!(owned.into_wire(), sets(&fresh).pop().unwrap_or_default().into_wire());
+    }
+
+    #[test]
+    fn differences_of_one_trace_are_equal(objects in proptest::collection::vec(configuration(), 2..5)) {
+        let pod = registry().kind("v1", "Pod").unwrap();
+        let objects: Vec<Value> =
+            objects.into_iter().map(|object| codec::convert_unstructured(pod, object).unwrap().value).collect();
+        let mut known = std::collections::HashMap::new();
+        for old in objects.iter().map(Some).chain([None]) {
+            for new in &objects {
+                let (difference, trace) = traced(pod, old, new);
+                let before = known.entry(trace).or_insert_with(|| difference.clone());
+                prop_assert_eq!(before, &difference);
+            }
+        }
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Ownership after a write that is not an apply: whoever changes a field owns it (AS-134).
 
+use std::borrow::Cow;
+
 use api_schema::Type;
 use serde_json::{Value, json};
 
 use super::Manager;
-use super::compare::{Comparison, compare};
+use super::compare::{Comparison, compare, walk};
 use super::field_set::FieldSet;
 use super::managers::{self, Entry, NEVER_OWNED, Operation};
+use super::trace::Trace;
 use super::typed::{self, equal};
 
 /// Brings `metadata.managedFields` of `new` up to date with what differs from `live` (`None` on create).
@@ -23,10 +26,7 @@ pub fn update_managed_fields(ty: &'static Type, live: Option<&Value>, new: &mut 
     if entries.is_empty() && live.is_some() {
         return;
     }
-    let entries = match live {
-        Some(live) => record(ty, live, new, entries, manager),
-        None => record(ty, &typed::empty(ty), new, entries, manager),
-    };
+    let entries = record(ty, &or_empty(ty, live), new, entries, manager);
     managers::encode(new, entries.unwrap_or_default());
 }
 
@@ -101,33 +101,35 @@ fn settle(entries: &mut Vec<Entry>, difference: Comparison, manager: &Manager<'_
     entries.retain(|entry| !entry.fields.is_empty());
 }
 
-/// What a write to a stored object changed, as far as anybody can own it.
+/// What a write changed, as far as anybody can own it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference(Option<Comparison>);
 
 impl Difference {
-    /// For objects that both come without `managedFields`.
-    pub fn between(ty: &'static Type, live: &Value, new: &Value, manager: &Manager<'_>) -> Self {
-        Self(compare(ty, live, new, &not_owned_through(manager)).ok())
+    /// For objects that both come without `managedFields`; `None` for one that was not there before.
+    pub fn between(ty: &'static Type, live: Option<&Value>, new: &Value, manager: &Manager<'_>) -> Self {
+        Self(compare(ty, &or_empty(ty, live), new, &not_owned_through(manager)).ok())
     }
+}
 
-    /// The same for an object that was not there before.
-    pub fn to_new(ty: &'static Type, new: &Value, manager: &Manager<'_>) -> Self {
-        Self::between(ty, &typed::empty(ty), new, manager)
-    }
+/// Appends bytes that only equal differences have in common, and says whether there is a difference at all.
+///
+/// An error is about list items that cannot be told apart; what was appended means nothing then.
+pub fn trace(
+    ty: &'static Type,
+    live: Option<&Value>,
+    new: &Value,
+    manager: &Manager<'_>,
+    out: &mut Vec<u8>,
+) -> Result<bool, String> {
+    let before = out.len();
+    walk(ty, &or_empty(ty, live), new, &not_owned_through(manager), &mut Trace::on(out))?;
+    Ok(out.len() > before)
+}
 
-    /// Nothing changed, so nobody gains or loses anything.
-    pub fn is_nothing(&self) -> bool {
-        self.0.as_ref().is_some_and(Comparison::is_empty)
-    }
-
-    /// Appends bytes that only equal differences have in common.
-    pub fn identify(&self, out: &mut Vec<u8>) {
-        for set in self.0.iter().flat_map(|comparison| [&comparison.changed, &comparison.removed]) {
-            set.encode(out);
-            out.push(b'\n');
-        }
-    }
+/// What a write is compared with.
+fn or_empty<'v>(ty: &'static Type, live: Option<&'v Value>) -> Cow<'v, Value> {
+    live.map_or_else(|| Cow::Owned(typed::empty(ty)), Cow::Borrowed)
 }
 
 /// `managedFields` after a write.
