@@ -7,6 +7,7 @@
 use std::{borrow::Cow, ops::Range};
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use crate::resources::{Resource, registry};
 
@@ -70,20 +71,56 @@ pub fn metadata_bytes(object: &Bytes) -> Bytes {
     }
 }
 
-/// The members of a stored object. Their names need no escapes.
-pub fn members(object: &Bytes) -> Vec<(String, Bytes)> {
-    let mut members = Vec::with_capacity(5);
-    let mut cursor = Cursor { bytes: object, at: 1 };
-    while let Some(name) = cursor.string() {
-        let start = cursor.at + 1;
-        cursor.at = start;
-        if cursor.skip().is_none() {
-            break;
-        }
-        members.push((String::from_utf8_lossy(name).into_owned(), object.slice(start..cursor.at)));
-        cursor.at += 1;
+/// Reads a stored object member by member: whoever is told a name says what becomes of its value, by one of the other
+/// methods. Names need no escapes.
+pub struct Members<'a> {
+    cursor: Cursor<'a>,
+}
+
+impl<'a> Members<'a> {
+    pub fn of(object: &'a [u8]) -> Self {
+        Self { cursor: Cursor { bytes: object, at: 1 } }
     }
-    members
+
+    /// The name of the next member; `None` at the end of the object, which is the inner one after [`Self::enter`].
+    pub fn next_name(&mut self) -> Option<&'a str> {
+        match self.cursor.peek()? {
+            b',' => self.cursor.at += 1,
+            b'}' => {
+                self.cursor.at += 1;
+                return None;
+            }
+            _ => {}
+        }
+        let name = self.cursor.string()?;
+        self.cursor.expect(b':')?;
+        std::str::from_utf8(name).ok()
+    }
+
+    /// Goes on with the members of the value, if it is an object.
+    pub fn enter(&mut self) -> bool {
+        let is_object = self.cursor.peek() == Some(b'{');
+        self.cursor.at += usize::from(is_object);
+        is_object
+    }
+
+    /// Where the value stands.
+    pub fn span(&mut self) -> Range<usize> {
+        let start = self.cursor.at;
+        if self.cursor.skip().is_none() {
+            self.cursor.at = self.cursor.bytes.len();
+        }
+        start..self.cursor.at
+    }
+
+    /// The value itself.
+    pub fn value(&mut self) -> Result<Value, serde_json::Error> {
+        let rest = self.cursor.bytes.get(self.cursor.at..).unwrap_or_default();
+        let mut values = serde_json::Deserializer::from_slice(rest).into_iter();
+        let value = values.next().unwrap_or_else(|| serde_json::from_slice(b""));
+        self.cursor.at += values.byte_offset();
+        value
+    }
 }
 
 fn paths(resource: Option<&'static Resource>) -> Vec<&'static [&'static str]> {
@@ -244,14 +281,47 @@ mod tests {
         assert_eq!(texts(POD, paths), expected.map(|text| text.map(str::to_owned)));
     }
 
+    /// All members, with those of `metadata` told like others and `labels` taken from its span.
+    fn read(object: &str) -> Option<Vec<(String, Value)>> {
+        let mut members = Members::of(object.as_bytes());
+        let mut all = Vec::new();
+        while let Some(name) = members.next_name() {
+            if name == "metadata" && members.enter() {
+                while let Some(name) = members.next_name() {
+                    let value = match name {
+                        "labels" => serde_json::from_str(object.get(members.span())?).ok()?,
+                        _ => members.value().ok()?,
+                    };
+                    all.push((format!("metadata.{name}"), value));
+                }
+            } else {
+                all.push((name.to_owned(), members.value().ok()?));
+            }
+        }
+        Some(all)
+    }
+
     #[test]
-    fn members_are_found() {
-        let object = Bytes::from_static(POD.as_bytes());
-        let whole: serde_json::Value = serde_json::from_str(POD).unwrap();
-        let parsed = members(&object).into_iter().map(|(name, value)| (name, serde_json::from_slice(&value).unwrap()));
-        assert_eq!(serde_json::Value::Object(parsed.collect()), whole);
-        assert!(members(&Bytes::from_static(b"{}")).is_empty());
-        (0..POD.len()).for_each(|cut| drop(members(&object.slice(..cut))));
+    fn members_are_read_one_by_one() {
+        let whole: Value = serde_json::from_str(POD).unwrap();
+        let mut expected = Vec::new();
+        for (name, value) in whole.as_object().unwrap() {
+            match value.as_object().filter(|_| name == "metadata") {
+                Some(inner) => {
+                    expected.extend(inner.iter().map(|(name, value)| (format!("metadata.{name}"), value.clone())));
+                }
+                None => expected.push((name.clone(), value.clone())),
+            }
+        }
+        assert_eq!(read(POD).unwrap(), expected);
+        assert_eq!(read("{}").unwrap(), []);
+        assert_eq!(read(r#"{"metadata":{},"n":12,"x":null}"#).unwrap().len(), 2);
+        assert_eq!(read(r#"{"metadata":7}"#).unwrap(), [("metadata".to_owned(), Value::from(7))]);
+    }
+
+    #[test]
+    fn reading_what_is_cut_off_ends() {
+        (0..POD.len()).for_each(|cut| drop(read(&POD[..cut])));
     }
 
     #[test]

@@ -12,10 +12,15 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use crate::{
-    attributes, metadata,
+    attributes::Members,
+    metadata,
     status::Status,
     storage::{self, Stored},
 };
+
+/// How many members there mostly are, and how many in metadata.
+const TOP_MEMBERS: usize = 5;
+const METADATA_MEMBERS: usize = 14;
 
 /// Members of an object as bytes, in the order of its type, and the record of who owns what.
 #[derive(Debug, Clone, Default)]
@@ -35,26 +40,26 @@ impl SetAside {
 
     /// The stored object without the members and managedFields, and those.
     pub(crate) fn split(stored: &Stored, members: &[&'static str]) -> Result<(Value, Self), Status> {
-        let parse = |bytes: &Bytes| -> Result<Value, Status> {
-            serde_json::from_slice(bytes).map_err(|error| storage::unreadable(stored, &error))
-        };
-        let mut rest = Map::new();
+        let bytes = stored.value();
+        let mut reading = Members::of(&bytes);
+        let unreadable = |error| storage::unreadable(stored, &error);
+        let mut rest = Map::with_capacity(TOP_MEMBERS);
         let mut aside = Self::default();
-        for (name, value) in attributes::members(&stored.value()) {
+        while let Some(name) = reading.next_name() {
             if let Some(member) = members.iter().find(|member| **member == name) {
-                aside.members.push((member, value));
-            } else if name == "metadata" {
-                let mut metadata = Map::new();
-                for (name, value) in attributes::members(&value) {
+                aside.members.push((member, bytes.slice(reading.span())));
+            } else if name == "metadata" && reading.enter() {
+                let mut metadata = Map::with_capacity(METADATA_MEMBERS);
+                while let Some(name) = reading.next_name() {
                     if name == "managedFields" {
-                        aside.managed_fields = Some(value);
+                        aside.managed_fields = Some(bytes.slice(reading.span()));
                     } else {
-                        metadata.insert(name, parse(&value)?);
+                        metadata.insert(name.to_owned(), reading.value().map_err(unreadable)?);
                     }
                 }
-                rest.insert(name, Value::Object(metadata));
+                rest.insert(name.to_owned(), Value::Object(metadata));
             } else {
-                rest.insert(name, parse(&value)?);
+                rest.insert(name.to_owned(), reading.value().map_err(unreadable)?);
             }
         }
         Ok((Value::Object(rest), aside))

@@ -15,7 +15,8 @@ impl Path {
 
     /// `self.name`, or `name` at the root.
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
+        // Most paths are made for fields with nothing wrong: `concat` is a fraction of what `format!` costs.
+        if self.0.is_empty() { Self(name.to_owned()) } else { Self([&self.0, ".", name].concat()) }
     }
 
     /// `self[at]`.
@@ -25,7 +26,7 @@ impl Path {
 
     /// `self[key]`, for maps.
     pub fn key(&self, key: &str) -> Self {
-        Self(format!("{}[{key}]", self.0))
+        Self([&self.0, "[", key, "]"].concat())
     }
 }
 
