@@ -57,7 +57,7 @@ fn main() {
 enum Arrangement {
     /// With everything else, as in `tally up`.
     Together,
-    /// On threads of its own, with its calls measured.
+    /// On threads of its own, with its calls counted and measured.
     Apart,
 }
 
@@ -81,11 +81,11 @@ fn measure(arrangement: Arrangement, completions: usize, parallelism: usize, job
         let bench = Bench { client: server.client(), calls: Arc::default(), arrangement };
         let shutdown = Shutdown::new();
         let context = |client| ControllerContext::new(client, Metrics::new(), Environment::system(), shutdown.clone());
-        let (controller, events) = context(bench.calls.counted(server.client(), arrangement));
-        let threads = match arrangement {
-            Arrangement::Together => runtime::Handle::current(),
-            Arrangement::Apart => apart.handle().clone(),
+        let (client, threads) = match arrangement {
+            Arrangement::Together => (server.client(), runtime::Handle::current()),
+            Arrangement::Apart => (bench.calls.counted(server.client()), apart.handle().clone()),
         };
+        let (controller, events) = context(client);
         threads.spawn(events.run(shutdown.clone()));
         let options = job::Options { calls_at_once: job::Options::CALLS_IN_PROCESS, ..job::Options::default() };
         threads.spawn(job::run(controller, options));
@@ -142,11 +142,13 @@ impl Bench {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         println!("  one Indexed Job, {completions} completions, parallelism {parallelism}:");
-        // The creation of a pod does not name it in its path.
-        let beside = self.calls.beside.load(Ordering::Relaxed) + latencies.len() as u64;
         self.report(&before, started.elapsed(), completions + latencies.len());
-        let own = self.calls.measure().writes - before.writes - beside;
-        println!("    writes per pod of the large Job alone {:.3}", own as f64 / completions as f64);
+        if self.arrangement == Arrangement::Apart {
+            // The creation of a pod does not name it in its path.
+            let beside = self.calls.beside.load(Ordering::Relaxed) + latencies.len() as u64;
+            let own = self.calls.measure().writes - before.writes - beside;
+            println!("    writes per pod of the large Job alone {:.3}", own as f64 / completions as f64);
+        }
         latencies.sort();
         let at = |percent: usize| latencies.get(latencies.len() * percent / 100).copied().unwrap_or_default();
         println!("    {} one-pod Jobs beside it: p50 {:.1?}, p99 {:.1?}", latencies.len(), at(50), at(99));
@@ -174,8 +176,8 @@ impl Bench {
         println!("    CPU of the whole process {all:.3} ms per pod");
         if self.arrangement == Arrangement::Apart {
             println!("    controller CPU {:.4} ms per pod", each(own));
+            println!("    writes per pod {:.3}", (after.writes - before.writes) as f64 / pods as f64);
         }
-        println!("    writes per pod {:.3}", (after.writes - before.writes) as f64 / pods as f64);
     }
 }
 
@@ -197,7 +199,7 @@ struct Measure {
 }
 
 impl Calls {
-    fn counted(self: &Arc<Self>, client: Client, arrangement: Arrangement) -> Client {
+    fn counted(self: &Arc<Self>, client: Client) -> Client {
         let calls = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let is_event = request.uri().path().contains("/events");
@@ -206,8 +208,7 @@ impl Calls {
                 calls.beside.fetch_add(u64::from(request.uri().path().contains("/beside-")), Ordering::Relaxed);
             }
             let (client, calls) = (client.clone(), calls.clone());
-            let timed = arrangement == Arrangement::Apart;
-            Timed { inner: Box::pin(async move { client.send(request).await }), calls: timed.then_some(calls) }
+            Timed { inner: Box::pin(async move { client.send(request).await }), calls }
         });
         Client::new(service, NAMESPACE)
     }
@@ -222,20 +223,19 @@ impl Calls {
     }
 }
 
-/// A call whose CPU time is the server's, if that is asked for.
+/// A call whose CPU time is the server's.
 struct Timed<F> {
     inner: Pin<Box<F>>,
-    calls: Option<Arc<Calls>>,
+    calls: Arc<Calls>,
 }
 
 impl<F: Future> Future for Timed<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        let Some(calls) = self.calls.clone() else { return self.inner.as_mut().poll(context) };
         let begin = nanos(ClockId::ThreadCPUTime);
         let polled = self.inner.as_mut().poll(context);
-        calls.server.fetch_add(nanos(ClockId::ThreadCPUTime) - begin, Ordering::Relaxed);
+        self.calls.server.fetch_add(nanos(ClockId::ThreadCPUTime) - begin, Ordering::Relaxed);
         polled
     }
 }
