@@ -685,8 +685,9 @@ fn other_differences_have_other_traces() {
     let objects = [
         with(json!({}), json!({})),
         with(json!({"labels": {"a": "1", "b": "1"}}), json!({})),
-        // One name that looks like two.
-        with(json!({"labels": {"a+(b": "1"}}), json!({})),
+        // One name that looks like two, and one that looks like an item.
+        with(json!({"labels": {"a+.b": "1"}}), json!({})),
+        with(json!({"labels": {"v:\"a\"": "1"}}), json!({})),
         with(json!({"labels": {}}), json!({})),
         with(json!({"annotations": {"a": "1", "b": "1"}}), json!({})),
         with(json!({"finalizers": ["a", "b"]}), json!({})),

@@ -19,10 +19,12 @@ impl<'o> Trace<'o> {
 
 impl Witness for Trace<'_> {
     fn enter(&mut self, step: Step<'_>) {
-        // The members of a node are all fields or all items, so the texts alone tell them apart.
-        let (Step::Field(text) | Step::Item(text)) = step;
+        let (mark, text) = match step {
+            Step::Field(name) => (b'.', name),
+            Step::Item(identity) => (b'[', identity),
+        };
         let begin = self.out.len();
-        self.out.push(b'(');
+        self.out.push(mark);
         self.out.extend_from_slice(&text.len().to_le_bytes());
         self.out.extend_from_slice(text.as_bytes());
         self.open.push((begin, self.out.len()));
