@@ -204,7 +204,7 @@ fn encode_key(key: &str, out: &mut Vec<u8>) {
 }
 
 /// Appends a quoted string.
-pub fn encode_string(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn encode_string(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
     out.push(b'"');
