@@ -1,7 +1,9 @@
 //! How long a replacement waits after a failure (JC section 11).
 //!
 //! Upstream keeps a record per Job that a restart forgets. Here the record is a function of the times at which pods ended,
-//! so that the pods that are still there after a restart bring the delay back (INV-25), and no order of events matters.
+//! so that the pods that are still there after a restart bring the delay back (INV-25), and no order of events matters:
+//! only of a success and a failure within the same second, which is all that times in objects tell, the one that a later
+//! sync hears of is the later one.
 
 use std::time::Duration;
 
@@ -17,14 +19,22 @@ const REMEMBERED_MAX: usize = 32;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FailureHistory {
     last_success: Option<Timestamp>,
+    /// Whether a plan has been made since that success became known.
+    settled: bool,
     /// The latest failures after the last success, in order of time; the oldest go when there are too many.
     failures: Vec<Timestamp>,
 }
 
 impl FailureHistory {
-    /// A pod failed at that time. Only failures strictly after the last success count (JC-1102).
+    /// A plan is made with all that is known.
+    pub(crate) fn next_sync(&mut self) {
+        self.settled = true;
+    }
+
+    /// A pod failed at that time. Only failures after the last success count, and strictly after it if one sync hears of
+    /// both (JC-1102).
     pub(crate) fn failed(&mut self, at: Timestamp) {
-        if self.last_success.is_some_and(|success| at <= success) {
+        if self.last_success.is_some_and(|success| at < success || at == success && !self.settled) {
             return;
         }
         let position = self.failures.partition_point(|known| *known <= at);
@@ -38,6 +48,7 @@ impl FailureHistory {
     pub(crate) fn succeeded(&mut self, at: Timestamp) {
         if self.last_success.is_none_or(|known| known < at) {
             self.last_success = Some(at);
+            self.settled = false;
             self.failures.retain(|failure| *failure > at);
         }
     }
@@ -105,6 +116,22 @@ mod tests {
             assert_eq!(forward, backward);
             assert_eq!((forward.failures.len(), forward.failures.last().copied()), (count, last.map(at_millis)));
         }
+    }
+
+    /// JC-1102: a failure is new to a sync that knew of the success already.
+    #[test]
+    fn of_one_second_the_end_that_a_later_sync_hears_of_is_the_later_one() {
+        let mut history = FailureHistory::default();
+        history.succeeded(at_millis(0));
+        history.next_sync();
+        history.failed(at_millis(0));
+        assert_eq!(history.failures, [at_millis(0)]);
+        history.failed(at_millis(-1));
+        assert_eq!(history.failures.len(), 1, "before the success");
+        history.succeeded(at_millis(0));
+        assert_eq!(history.failures.len(), 1, "another success of that second may have been the earlier one");
+        history.succeeded(at_millis(1));
+        assert_eq!(history.failures, []);
     }
 
     fn left(failures: u64, ago_secs: i64, base_secs: u64, max_secs: u64) -> u64 {

@@ -9,7 +9,7 @@ use batch_types::gates::Gates;
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
 
-use super::{PodRef, PodView, Tally, Uid};
+use super::{Controller, PodRef, PodView, Tally, Uid};
 use teeth::{Mutation, is};
 
 /// Everything known about pods.
@@ -71,8 +71,9 @@ impl Ledger {
         let namespace = job.metadata.namespace.clone().unwrap_or_default();
         let mut tally = Tally::new(job, self.gates);
         let nearby = self.strays.values().filter(|pod| pod.namespace == namespace);
-        let (own, others): (Vec<_>, Vec<_>) =
-            nearby.partition(|pod| pod.controller.as_ref().is_some_and(|owner| owner.uid == uid));
+        let (own, others): (Vec<_>, Vec<_>) = nearby.partition(|pod| {
+            pod.controller.as_ref().is_some_and(|owner| owner.uid == uid && tally.is_named(&owner.name))
+        });
         for pod in &own {
             tally.observe_pod(pod, now);
         }
@@ -190,9 +191,16 @@ impl Ledger {
         match &pod.controller {
             None => Some(Home::Stray),
             Some(owner) if owner.kind != "Job" => None,
-            Some(owner) if self.jobs.contains_key(&owner.uid) => Some(Home::Job(owner.uid.clone())),
+            Some(owner) if self.controls(owner, pod) => Some(Home::Job(owner.uid.clone())),
             Some(_) => Some(Home::Stray),
         }
+    }
+
+    /// Whether a reference of a pod is one to a known Job: by UID, name and namespace (JC-601). Anybody can write a UID into
+    /// a pod of a namespace of their own.
+    fn controls(&self, owner: &Controller, pod: &PodView) -> bool {
+        let job = self.jobs.get(&owner.uid);
+        job.is_some_and(|job| job.namespace == pod.namespace && job.tally.is_named(&owner.name))
     }
 
     /// Offers a pod that no known Job controls to every Job that could adopt it.
@@ -254,7 +262,7 @@ mod tests {
     fn pod(name: &str, labels: &str, owner: Option<(&str, &str)>, phase: &str) -> PodView {
         let owners: Vec<Value> = owner
             .iter()
-            .map(|(kind, uid)| json!({"apiVersion": "batch/v1", "kind": kind, "uid": uid, "controller": true}))
+            .map(|(kind, uid)| json!({"apiVersion": "batch/v1", "kind": kind, "name": "a", "uid": uid, "controller": true}))
             .collect();
         let finalizers = json!(["batch.kubernetes.io/job-tracking"]);
         let metadata = json!({"namespace": "ns", "name": name, "uid": name, "labels": {"of": labels},
@@ -288,6 +296,29 @@ mod tests {
         assert_eq!((active(&ledger, "j"), active(&ledger, "k")), (0, 1));
         assert_eq!(ledger.forget_pod(&Uid::new("p")).jobs, uids(&["k"]));
         assert_eq!(active(&ledger, "k"), 0);
+    }
+
+    /// JC-101, JC-601: a reference from another namespace, or to another name, is none to the Job.
+    #[test]
+    fn nobody_gives_a_job_pods_by_its_uid_alone() {
+        let elsewhere = |pod: PodView| PodView { namespace: "other".to_owned(), ..pod };
+        let misnamed = |mut pod: PodView| {
+            pod.controller.as_mut().unwrap().name = "b".to_owned();
+            pod
+        };
+        for foreign in [&elsewhere as &dyn Fn(PodView) -> PodView, &misnamed] {
+            for labels in ["j", "k"] {
+                for job_first in [true, false] {
+                    let mut ledger = ledger(if job_first { &["j"] } else { &[] });
+                    let noticed = ledger.observe_pod(foreign(pod("p", labels, Some(("Job", "j")), "Running")), now());
+                    assert_eq!(noticed, Noticed::default());
+                    ledger.observe_job(&job("j"), now());
+                    assert!(ledger.tally(&Uid::new("j")).unwrap().is_empty(), "{labels}");
+                    let ended = foreign(pod("p", labels, Some(("Job", "j")), "Failed"));
+                    assert!(ledger.observe_pod(ended, now()).orphan, "it is nobody's, and is let go");
+                }
+            }
+        }
     }
 
     #[test]

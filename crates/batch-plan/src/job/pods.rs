@@ -25,6 +25,9 @@ pub struct PodStencil {
     namespace: String,
     labels: Object,
     annotations: Object,
+    /// Numbers of failures in the template, for pods that have none of their own.
+    failures: Option<String>,
+    ignored: Option<String>,
     finalizers: String,
     owners: String,
     spec: Object,
@@ -53,14 +56,12 @@ impl PodStencil {
         let mut annotations = of_template.and_then(|meta| meta.annotations.clone()).unwrap_or_default();
         if indexed {
             labels.remove(label::COMPLETION_INDEX);
-            for key in
-                [annotation::COMPLETION_INDEX, annotation::INDEX_FAILURE_COUNT, annotation::INDEX_IGNORED_FAILURE_COUNT]
-            {
-                annotations.remove(key);
-            }
+            annotations.remove(annotation::COMPLETION_INDEX);
         } else if labels.is_empty() {
             return Err(NoLabels);
         }
+        let failures = annotations.remove(annotation::INDEX_FAILURE_COUNT);
+        let ignored = annotations.remove(annotation::INDEX_IGNORED_FAILURE_COUNT);
         let mut finalizers = of_template.and_then(|meta| meta.finalizers.clone()).unwrap_or_default();
         if !finalizers.iter().any(|name| name == finalizer::JOB_TRACKING) {
             finalizers.push(finalizer::JOB_TRACKING.to_owned());
@@ -78,6 +79,8 @@ impl PodStencil {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             labels: Object::of_texts(&labels),
             annotations: Object::of_texts(&annotations),
+            failures,
+            ignored,
             finalizers: json!(finalizers).to_string(),
             spec: Object(spec.to_string()),
             job_name,
@@ -89,10 +92,13 @@ impl PodStencil {
     pub fn body(&self, pod: &Creation) -> String {
         let index = pod.index.map(|index| index.to_string());
         let with_index = |key| index.as_deref().map(|index| (key, quoted(index)));
-        let failures = pod.failure_counts.map(|counts| (annotation::INDEX_FAILURE_COUNT, counts.counted));
-        let ignored = pod.failure_counts.filter(|counts| counts.ignored > 0);
-        let ignored = ignored.map(|counts| (annotation::INDEX_IGNORED_FAILURE_COUNT, counts.ignored));
-        let counts = failures.into_iter().chain(ignored).map(|(key, count)| (key, quoted(&count.to_string())));
+        let failures = pod.failure_counts.map(|counts| counts.counted.to_string());
+        let ignored = pod.failure_counts.filter(|counts| counts.ignored > 0).map(|counts| counts.ignored.to_string());
+        let counts = [
+            (annotation::INDEX_FAILURE_COUNT, failures.as_ref().or(self.failures.as_ref())),
+            (annotation::INDEX_IGNORED_FAILURE_COUNT, ignored.as_ref().or(self.ignored.as_ref())),
+        ];
+        let counts = counts.into_iter().filter_map(|(key, count)| Some((key, quoted(count?))));
 
         let labels = self.labels.with(with_index(label::COMPLETION_INDEX));
         let annotations = self.annotations.with(with_index(annotation::COMPLETION_INDEX).into_iter().chain(counts));
@@ -266,6 +272,23 @@ mod tests {
         let annotations = &self::body(spec, &first)["metadata"]["annotations"];
         assert_eq!(annotations["batch.kubernetes.io/job-index-failure-count"], "0");
         assert_eq!(annotations.get("batch.kubernetes.io/job-index-ignored-failure-count"), None);
+    }
+
+    /// JC-1201, JC-1207: what the template says stands where nothing is known of the index.
+    #[test]
+    fn numbers_of_failures_in_the_template_are_copied_unless_there_are_own_ones() {
+        let numbers = json!({"batch.kubernetes.io/job-index-failure-count": "7",
+                             "batch.kubernetes.io/job-index-ignored-failure-count": "8"});
+        let spec = json!({"completionMode": "Indexed", "template": {"metadata": {"annotations": numbers}}});
+        let told = |failure_counts| {
+            let pod = Creation { name: "a-0-bcdfg".into(), index: Some(0), failure_counts };
+            let annotations = body(spec.clone(), &pod)["metadata"]["annotations"].clone();
+            ["failure", "ignored-failure"]
+                .map(|kind| annotations[format!("batch.kubernetes.io/job-index-{kind}-count")].clone())
+        };
+        assert_eq!(told(None), ["7", "8"]);
+        assert_eq!(told(Some(FailureCounts::default())), ["0", "8"]);
+        assert_eq!(told(Some(FailureCounts { counted: 2, ignored: 1 })), ["2", "1"]);
     }
 
     /// JC-1205.

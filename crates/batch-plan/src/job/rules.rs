@@ -6,6 +6,7 @@ use batch_types::constants::value;
 use batch_types::gates::Gates;
 use batch_types::job::is_indexed;
 use batch_types::selector::Selector;
+use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobSpec};
 
 use super::failure_policy::FailurePolicy;
@@ -23,7 +24,8 @@ pub(crate) struct Rules {
     /// `backoffLimitPerIndex` of an Indexed Job.
     pub(crate) index_limit: Option<u32>,
     pub(crate) policy: Option<FailurePolicy>,
-    job_name: String,
+    pub(crate) job_name: String,
+    job_created: Option<Timestamp>,
     selector: Option<Selector>,
 }
 
@@ -41,6 +43,7 @@ impl Rules {
             index_limit: spec.backoff_limit_per_index.filter(|_| indexed).map(natural),
             policy: spec.pod_failure_policy.as_ref().map(FailurePolicy::new),
             job_name: job.metadata.name.clone().unwrap_or_default(),
+            job_created: job.metadata.creation_timestamp.as_ref().map(|created| created.0),
             selector: spec.selector.as_ref().and_then(|selector| Selector::from_label_selector(Some(selector))),
         }
     }
@@ -53,7 +56,7 @@ impl Rules {
 
     /// Whether a pod without controller becomes one of its pods (JC-604).
     pub(crate) fn adopts(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.selector.as_ref().is_some_and(|selector| !selector.is_everything() && selector.matches(labels))
+        self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
     }
 
     /// Whether a pod without controller has been made for the Job and dealt with. It holds the tracking finalizer from its
@@ -62,6 +65,8 @@ impl Rules {
     pub(crate) fn has_settled(&self, pod: &PodView) -> bool {
         let names = PodNames::new(&self.job_name, &Uid::new(""));
         let is_own = pod.generate_name == names.prefix(pod.index.filter(|_| self.indexed));
+        // Those of an earlier Job of its name were not.
+        let is_own = is_own && pod.created >= self.job_created;
         is_own && pod.phase.is_terminal() && !pod.finalizer && !is(Mutation::I03)
     }
 

@@ -200,6 +200,7 @@ impl Context {
             return Vec::new();
         }
         let reason = match self.totals.failed {
+            _ if !self.spec.reports_terminating => CreationReason::New,
             1.. if self.spec.only_failed => CreationReason::RecreateFailed,
             0 if self.terminating == 0 => CreationReason::New,
             _ => CreationReason::RecreateTerminatingOrFailed,

@@ -96,6 +96,8 @@ pub(super) struct Entry {
     pub(super) ready: bool,
     /// Whether its end is part of the failure history.
     recorded: bool,
+    /// Whether it had ended when we first heard of it.
+    found_ended: bool,
     pub(super) ready_since: Option<Timestamp>,
     pub(super) created: Option<Timestamp>,
     /// Never later than the moment we heard of it.
@@ -163,6 +165,7 @@ impl Tally {
     /// Tells the time before a plan. Where the clock was set back, what lies in the future by now counts as of now: delays
     /// and timeouts begin again, once, and do not last until the clock has caught up (INV-25, P-11).
     pub fn tell_time(&mut self, now: Timestamp) {
+        self.history.next_sync();
         if self.noted <= now {
             return;
         }
@@ -193,6 +196,7 @@ impl Tally {
         self.rules = rules;
         for uid in &uids {
             self.file(uid, self.standing(&self.pods[uid]), true);
+            self.note_end(uid);
         }
     }
 
@@ -208,14 +212,9 @@ impl Tally {
             self.forget_pod(&namesake);
         }
         let old = self.take(&pod.uid);
-        let known = old.as_ref().is_some_and(|entry| entry.recorded);
         let entry = self.entry(pod, old, now);
-        match entry.phase {
-            _ if known || !entry.recorded => {}
-            Phase::Succeeded => self.history.succeeded(entry.finished),
-            _ => self.history.failed(entry.finished),
-        }
         self.put(pod.uid.clone(), entry);
+        self.note_end(&pod.uid);
     }
 
     /// The pod is gone, or the Job no longer controls it. Says whether it was there.
@@ -252,6 +251,11 @@ impl Tally {
     /// Whether it is one to adopt.
     pub fn adopts(&self, uid: &Uid) -> bool {
         self.adoptable.contains_key(uid)
+    }
+
+    /// Whether this is the name of the Job.
+    pub(super) fn is_named(&self, name: &str) -> bool {
+        self.rules.job_name == name
     }
 
     pub fn is_empty(&self) -> bool {
@@ -441,13 +445,13 @@ impl Tally {
 /// Moving pods between the sets.
 impl Tally {
     fn entry(&self, pod: &PodView, old: Option<Entry>, now: Timestamp) -> Entry {
-        let seen_before = old.is_some();
-        let (released, recorded, name, finished_before) = match old {
-            Some(old) => (old.released, old.recorded, old.name, Some(old.finished)),
-            None => (false, false, pod.name.as_str().into(), None),
+        let found_ended = old.is_none() && pod.phase.is_terminal() && !pod.deleting;
+        let (released, recorded, name, finished) = match old {
+            Some(old) => (old.released, old.recorded, old.name, old.finished),
+            None => (false, false, pod.name.as_str().into(), now),
         };
         let matched = self.rules.policy.as_ref().and_then(|policy| policy.judge(pod)).map(Box::new);
-        let mut entry = Entry {
+        Entry {
             name,
             index: pod.index,
             failure_counts: pod.failure_counts,
@@ -460,30 +464,38 @@ impl Tally {
             assigned: pod.assigned,
             ready: pod.ready,
             recorded,
+            found_ended,
             ready_since: pod.ready_since,
             created: pod.created,
-            finished: pod.finished.unwrap_or(now).min(now),
+            finished: pod.finished.unwrap_or(finished).min(now),
             restarts_sum: pod.restarts.sum,
             container_restarts_max: pod.restarts.container_max,
             sidecar_restarts_max: pod.restarts.sidecar_max,
             matched,
-        };
-        match finished_before {
-            // The first word on when a pod ended stands, so that later updates cannot postpone its replacement.
-            Some(finished) if entry.recorded => entry.finished = finished,
-            _ => entry.recorded = self.counts_for_backoff(&entry, seen_before),
         }
-        entry
     }
 
-    /// Whether the pod's end belongs into the failure history, where each pod is noted once (JC-1102).
-    ///
+    /// Enters the pod's end into the failure history, where each pod is noted once, by the first word on when it ended
+    /// (JC-1102).
+    fn note_end(&mut self, uid: &Uid) {
+        let Some(entry) = self.pods.get(uid) else { return };
+        if entry.recorded || !self.counts_for_backoff(entry) {
+            return;
+        }
+        match entry.phase {
+            Phase::Succeeded => self.history.succeeded(entry.finished),
+            _ => self.history.failed(entry.finished),
+        }
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.recorded = true;
+        }
+    }
+
     /// Pods that were released before we came to know them still count, unless they were being deleted: those may be
     /// pods that we removed ourselves.
-    fn counts_for_backoff(&self, entry: &Entry, seen_before: bool) -> bool {
+    fn counts_for_backoff(&self, entry: &Entry) -> bool {
         let standing = self.standing(entry);
-        let found_ended = !seen_before && entry.phase.is_terminal() && !entry.deleting;
-        let ended = matches!(standing.fate, Some(Fate::Succeeded | Fate::Failed)) || found_ended;
+        let ended = matches!(standing.fate, Some(Fate::Succeeded | Fate::Failed)) || entry.found_ended;
         ended && standing.matches && standing.index_valid && !(is(Mutation::D11) && standing.ignored)
     }
 

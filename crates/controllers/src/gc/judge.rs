@@ -133,40 +133,48 @@ impl Judge {
         match verdict {
             Verdict::Keep => Ok(()),
             Verdict::Detach(owners) => self.detach(object, &owners).await,
-            Verdict::Delete { propagation, unblock_first: false } => self.delete(object, propagation, true).await,
+            Verdict::Delete { propagation, unblock_first: false } => {
+                self.delete(object, propagation, Some(object.resource_version.to_string())).await
+            }
             Verdict::Delete { propagation, unblock_first: true } => {
                 self.unblock(object).await?;
-                // The version is a new one now.
-                self.delete(object, propagation, false).await
+                self.delete(object, propagation, None).await
             }
         }
     }
 
-    /// Deletes an object that is still as it was judged (INV-40).
-    async fn delete(&self, object: &Object, propagation: Propagation, same_version: bool) -> Result<(), GcError> {
-        let path = path(object);
-        let mut options = DeleteOptions {
-            propagation_policy: Some(policy(propagation)),
-            preconditions: Preconditions {
-                uid: Some(object.uid.to_string()),
-                resource_version: (same_version && !is(Mutation::H03)).then(|| object.resource_version.to_string()),
-            },
-            ..DeleteOptions::default()
-        };
+    /// Deletes an object that has the owners it was judged by (INV-40): in this version, or in the one that is read first.
+    async fn delete(
+        &self,
+        object: &Object,
+        propagation: Propagation,
+        mut version: Option<String>,
+    ) -> Result<(), GcError> {
         tracing::debug!(object = %describe(object), ?propagation, "delete an object without owners");
-        match requests::delete(&self.client, &path, &options).await {
-            Err(error) if requests::is_conflict(&error) && same_version => {}
-            other => return settled(other).map_err(|error| GcError::Delete(describe(object), error)),
+        for _ in 0..CONFLICTS_MAX {
+            if version.is_none() {
+                // Somebody wrote to it. That matters only if it got other owners.
+                let Some(now) = self.read(object).await? else { return Ok(()) };
+                let judged = object.owners.iter().map(|owner| &*owner.uid);
+                if !owners(&now).eq(judged) {
+                    return Err(GcError::Contended(describe(object)));
+                }
+                version = Some(now.resource_version);
+            }
+            let options = DeleteOptions {
+                propagation_policy: Some(policy(propagation)),
+                preconditions: Preconditions {
+                    uid: Some(object.uid.to_string()),
+                    resource_version: version.take().filter(|_| !is(Mutation::H03)),
+                },
+                ..DeleteOptions::default()
+            };
+            match requests::delete(&self.client, &path(object), &options).await {
+                Err(error) if requests::is_conflict(&error) => {}
+                other => return settled(other).map_err(|error| GcError::Delete(describe(object), error)),
+            }
         }
-        // Somebody wrote to it meanwhile. That matters only if it got other owners.
-        let Some(now) = self.read(object).await? else { return Ok(()) };
-        let judged = object.owners.iter().map(|owner| &*owner.uid);
-        if !owners(&now).eq(judged) {
-            return Err(GcError::Contended(describe(object)));
-        }
-        options.preconditions.resource_version = None;
-        settled(requests::delete(&self.client, &path, &options).await)
-            .map_err(|error| GcError::Delete(describe(object), error))
+        Err(GcError::Contended(describe(object)))
     }
 
     /// Takes owners off an object (AS-127).

@@ -124,7 +124,11 @@ impl PodCalls {
     async fn create_all(&self, job: &Job, pods: &[Creation], batches: &[usize]) -> Vec<CallOutcome> {
         let stencil = match PodStencil::new(job) {
             Ok(stencil) => stencil,
-            Err(no_labels) => return vec![CallOutcome::Failed(no_labels.to_string()); pods.len()],
+            Err(no_labels) => {
+                let mut outcomes = vec![CallOutcome::Unsent(no_labels.to_string())];
+                outcomes.resize(pods.len(), CallOutcome::Skipped);
+                return outcomes;
+            }
         };
         let mut outcomes = Vec::with_capacity(pods.len());
         let mut rest = pods;

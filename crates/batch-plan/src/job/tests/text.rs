@@ -69,6 +69,12 @@ impl Case {
         Self { job, tally, settings }
     }
 
+    /// A pod is like this now.
+    pub(super) fn observe(&mut self, word: &str) {
+        let pod = pod_of(word, 0);
+        self.tally.observe_pod(&serde_json::from_value(pod.json).unwrap(), now());
+    }
+
     pub(super) fn snapshot(&self) -> Snapshot<'_> {
         Snapshot { job: &self.job, tally: &self.tally, now: now(), settings: &self.settings }
     }

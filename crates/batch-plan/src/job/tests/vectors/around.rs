@@ -321,3 +321,81 @@ fn creations_are_counted_by_reason() {
     "#]]
     .assert_eq(&metrics("job parallelism=2 completions=2 failed=1 replace=Failed"));
 }
+
+// JC section 11: what delays a replacement.
+
+/// JC-1107: the delay of an index counts from what its retained pod says now.
+#[test]
+fn a_later_word_on_when_a_retained_pod_ended_counts() {
+    let job = "job Indexed parallelism=1 completions=1 failedIndexes= backoffLimitPerIndex=1";
+    let mut case = Case::new(&format!("{job} | pods a:0R@4!"), Settings::default());
+    expect!["wake    6s"].assert_eq(&account(&case, |_| CallOutcome::Done));
+    case.observe("a:0F@1");
+    expect![[r#"
+        status  terminating=0
+        wake    9s"#]]
+    .assert_eq(&account(&case, |_| CallOutcome::Done));
+    case.observe("a:0F@3600");
+    assert!(account(&case, |_| CallOutcome::Done).starts_with("create  0[1]"));
+}
+
+/// JC-1102, JC-703: a pod that counts as failed because the policy changed delays its replacement like any other.
+#[test]
+fn a_changed_replacement_policy_makes_failures() {
+    let mut case = Case::new("job replace=Failed | pods a:R@4!", Settings::default());
+    expect![""].assert_eq(&account(&case, |_| CallOutcome::Done));
+    case.job.spec.as_mut().unwrap().pod_replacement_policy = Some("TerminatingOrFailed".to_owned());
+    case.tally.observe_job(&case.job, Gates::DEFAULT);
+    expect![[r#"
+        status  uncounted.failed=[a]
+        wake    6s
+        release a
+        status  failed=1 uncounted.failed=[]"#]]
+    .assert_eq(&account(&case, |_| CallOutcome::Done));
+}
+
+// JC-604, JC-606: pods without a controller.
+
+fn stray(name: &str) -> PodView {
+    serde_json::from_value(serde_json::json!({
+        "metadata": {"namespace": "ns", "name": name, "generateName": "a-", "uid": name, "labels": {"job": "a"},
+                     "creationTimestamp": "2026-11-15T10:00:00Z"},
+        "status": {"phase": "Succeeded"},
+    }))
+    .unwrap()
+}
+
+/// JC-604, JA-V33: an empty selector matches every pod of the namespace.
+#[test]
+fn an_empty_selector_adopts_everything() {
+    let mut case = Case::new("job", Settings::default());
+    case.job.spec.as_mut().unwrap().selector = Some(Default::default());
+    case.tally.observe_job(&case.job, Gates::DEFAULT);
+    let unlabelled = PodView { labels: Default::default(), ..stray("p") };
+    assert!(case.tally.observe_stray(&unlabelled));
+}
+
+/// JC-606: what ended for an earlier Job of the name was never counted for this one.
+#[test]
+fn a_pod_that_is_older_than_the_job_is_adopted_and_counted() {
+    let mut case = Case::new("job", Settings::default());
+    let mut reclaimed = |created: &str| {
+        case.job.metadata.creation_timestamp = serde_json::from_value(serde_json::json!(created)).unwrap();
+        case.tally.observe_job(&case.job, Gates::DEFAULT);
+        case.tally.observe_stray(&stray("p"));
+        let Plan::Claim(claims) = plan(&case.snapshot()) else { panic!("there is a pod to claim") };
+        assert_eq!(claims.adopt.len() + claims.reclaim.len(), 1);
+        claims.reclaim.len() == 1
+    };
+    assert!(!reclaimed("2026-11-15T10:00:01Z"));
+    assert!(reclaimed("2026-11-15T10:00:00Z"), "one of its own");
+}
+
+/// JC-1205, JC-2101: what cannot be asked for is told to nobody; one attempt stands for all.
+#[test]
+fn pods_that_cannot_be_made_make_no_events() {
+    let case = Case::new("job", Settings::default());
+    let Plan::Act(act) = plan(&case.snapshot()) else { panic!("there is a pod to make") };
+    let record = act.record(&[CallOutcome::Unsent("unable to create pods, no labels".to_owned())]);
+    assert_eq!(record.events, []);
+}
