@@ -5,7 +5,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use batch_plan::job::{Act, CallOutcome, Claims, Event, EventKind, Plan, PodRef, Skip, SyncAction, Uid};
+use batch_plan::job::{
+    Act, Broken, CallOutcome, Claims, Event, EventKind, Plan, PodRef, Skip, SyncAction, Uid, broken_by,
+};
 use k8s_openapi::{
     api::batch::v1::{Job, JobSpec, JobStatus},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -54,6 +56,9 @@ pub(super) enum SyncError {
     RemoveFinalizer(String),
     #[error("tracking status: removing uncounted pods from status: {}", text_of(.0))]
     RemoveUncounted(Error),
+    /// A fault of ours; better no status than a wrong one.
+    #[error("the status to write breaks {0}")]
+    Invariant(Broken),
 }
 
 impl SyncError {
@@ -201,6 +206,7 @@ impl Syncer {
         let can_wait = |status: &&JobStatus| !releases && only_live_pods_differ(&job, status);
         let put_off = record.status.as_ref().filter(can_wait).is_some() && self.shared.defers(uid);
         if let Some(status) = record.status.as_ref().filter(|_| !put_off) {
+            sound(&job, status)?;
             match self.write_status(uid, &job, status).await.map_err(SyncError::AddUncounted)? {
                 Some(written) => job = written,
                 None => return Err(SyncError::Gone),
@@ -216,6 +222,7 @@ impl Syncer {
 
         let close = record.close(&outcome);
         if let Some(status) = &close.status {
+            sound(&job, status)?;
             if self.write_status(uid, &job, status).await.map_err(SyncError::RemoveUncounted)?.is_none() {
                 return Err(SyncError::Gone);
             }
@@ -311,6 +318,13 @@ impl Syncer {
             tracing::warn!(namespace, job = name, %error, "{message}");
         }
     }
+}
+
+/// Whether a status may be sent in the place of the Job's.
+fn sound(job: &Job, status: &JobStatus) -> Result<(), SyncError> {
+    let none = JobStatus::default();
+    let broken = broken_by(job.status.as_ref().unwrap_or(&none), status);
+    broken.map_or(Ok(()), |broken| Err(SyncError::Invariant(broken)))
 }
 
 /// Whether a new status differs from the Job's only in how many pods are live.

@@ -12,10 +12,12 @@ use std::{
     collections::{BinaryHeap, HashMap, VecDeque},
     fmt,
     hash::Hash,
+    panic::AssertUnwindSafe,
     sync::{Arc, Weak},
     time::Duration,
 };
 
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use teeth::{Mutation, is};
 use tokio::{sync::Notify, time::Instant};
@@ -201,8 +203,8 @@ impl<K: Key> WorkQueue<K> {
         }
     }
 
-    /// A worker's life: takes keys until shutdown, or until the queue is closed. What fails comes back later (JC-105).
-    /// Work that has begun is finished.
+    /// A worker's life: takes keys until shutdown, or until the queue is closed. What fails comes back later (JC-105); so
+    /// does what panics, and nothing else suffers from it (INV-32). Work that has begun is finished.
     pub async fn work<W, E>(self, shutdown: Shutdown, act: impl Fn(K) -> W)
     where
         W: Future<Output = Result<(), E>>,
@@ -214,8 +216,15 @@ impl<K: Key> WorkQueue<K> {
                 work = self.next() => work,
             };
             let Some(work) = work else { return };
-            let outcome = act(work.key().clone()).await;
-            work.finish(&outcome);
+            let key = work.key().clone();
+            // What the work has left behind is memory, which may be wrong at any time as far as the next one knows.
+            match AssertUnwindSafe(async { act(key).await }).catch_unwind().await {
+                Ok(outcome) => work.finish(&outcome),
+                Err(_) => {
+                    tracing::error!("work has panicked; it is tried again later");
+                    work.finish(&Err::<(), ()>(()));
+                }
+            }
         }
     }
 
@@ -563,6 +572,31 @@ mod tests {
         next(&queue).await.finish(&Ok::<(), ()>(()));
         assert_eq!(queue.failures(&1), 0);
         assert!(queue.is_idle());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_panics_is_tried_again_and_harms_no_other() {
+        let queue = queue();
+        let shutdown = Shutdown::new();
+        let attempts = Arc::new(Mutex::new(Vec::new()));
+        queue.add(1);
+        queue.add(2);
+        let (noted, stop) = (attempts.clone(), shutdown.clone());
+        let act = move |key| {
+            let (noted, stop) = (noted.clone(), stop.clone());
+            async move {
+                noted.lock().push(key);
+                match noted.lock().len() {
+                    1 => panic!("the first attempt"),
+                    3 => stop.cancel(),
+                    _ => {}
+                }
+                Ok::<(), ()>(())
+            }
+        };
+        queue.clone().work(shutdown, act).await;
+        assert_eq!(*attempts.lock(), [1, 2, 1]);
+        assert!(queue.is_idle() && queue.failures(&1) == 0);
     }
 
     #[tokio::test(start_paused = true)]
