@@ -23,7 +23,7 @@ use self::{
 };
 use crate::runtime::{
     Alarms, ControllerContext, Metrics, Reflector, Resource, RetryPolicy, Source, Supervisor, WorkQueue,
-    alarms::CLOCK_CHECK, all_synced,
+    alarms::CLOCK_CHECK, all_synced, retry_on_recovery,
 };
 
 /// Retries of one CronJob. Upstream adds a bucket for all together, which would let a thousand CronJobs wait for minutes
@@ -82,6 +82,8 @@ pub async fn run(context: ControllerContext, options: Options) {
         });
         let queue = mirror.queue.clone();
         tasks.spawn("cronjob alarms", mirror.alarms.clone().run(shutdown.clone(), move |uid| queue.add(uid)));
+        let queue = mirror.queue.clone();
+        tasks.spawn("cronjob recovery", retry_on_recovery(queue, jobs_mirrored, shutdown.clone()));
         for _ in 0..options.workers.max(1) {
             let syncer = syncer.clone();
             let act = move |uid| sync(syncer.clone(), uid);

@@ -29,6 +29,7 @@ use self::{
 };
 use crate::runtime::{
     ControllerContext, Reflector, Resource, RetryPolicy, Source, Supervisor, WorkQueue, all_synced, requests,
+    retry_on_recovery,
 };
 
 /// JC-105: one second, doubled by each failure, at most a minute.
@@ -88,6 +89,9 @@ pub async fn run_and_tell(context: ControllerContext, options: Options, ready: i
         let recorder = context.recorder.component(COMPONENT);
         let calls = PodCalls { client: context.client.clone(), at_once: options.calls_at_once.max(1) };
         let syncer = Arc::new(Syncer::new(calls, recorder, shared.clone(), pods_mirrored));
+        let (jobs, orphans) = (shared.jobs.clone(), shared.orphans.clone());
+        tasks.spawn("job recovery", retry_on_recovery(jobs, jobs_mirrored.clone(), shutdown.clone()));
+        tasks.spawn("job orphan recovery", retry_on_recovery(orphans, jobs_mirrored, shutdown.clone()));
         for _ in 0..options.workers.max(1) {
             let worker = syncer.clone();
             let act = move |uid| sync(worker.clone(), uid);

@@ -20,6 +20,7 @@ pub mod metrics;
 pub mod queue;
 mod queue_metrics;
 pub mod recorder;
+pub mod recovery;
 pub mod reflector;
 pub mod requests;
 pub mod resource;
@@ -35,6 +36,7 @@ pub use self::{
     metrics::Metrics,
     queue::{RetryPolicy, Work, WorkQueue},
     recorder::{EventType, ObjectRef, Recorder},
+    recovery::retry_on_recovery,
     reflector::{Change, Mirrored, Progress, Reflector, Source, all_synced},
     resource::Resource,
     supervise::{Shutdown, Supervisor, TaskError},

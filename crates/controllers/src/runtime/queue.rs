@@ -160,6 +160,18 @@ impl<K: Key> WorkQueue<K> {
         self.add_after(key, delay.max(overall));
     }
 
+    /// Whatever waits for another attempt after a failure is ready now. Its failures are not forgotten.
+    pub fn retry_now(&self) {
+        let mut state = self.shared.state.lock();
+        let State { failures, delayed, .. } = &mut *state;
+        let now = Instant::now();
+        let waiting: Vec<K> = failures.keys().filter(|key| delayed.due.contains_key(*key)).cloned().collect();
+        for key in waiting {
+            delayed.insert(key, now);
+        }
+        self.shared.wake.notify_one();
+    }
+
     /// Work on the key succeeded: its next failure is a first one.
     pub fn forget(&self, key: &K) {
         self.shared.state.lock().failures.remove(key);
@@ -572,6 +584,26 @@ mod tests {
         next(&queue).await.finish(&Ok::<(), ()>(()));
         assert_eq!(queue.failures(&1), 0);
         assert!(queue.is_idle());
+    }
+
+    /// REG-C25.
+    #[tokio::test(start_paused = true)]
+    async fn what_failed_can_be_tried_again_at_once() {
+        let queue = queue();
+        queue.add(1);
+        queue.add(2);
+        for _ in 0..2 {
+            next(&queue).await.finish(&Err("no"));
+        }
+        queue.add_after(3, Duration::from_secs(60));
+        let began = Instant::now();
+        queue.retry_now();
+        let mut again = [*next(&queue).await.key(), *next(&queue).await.key()];
+        again.sort();
+        assert_eq!((again, began.elapsed()), ([1, 2], Duration::ZERO));
+        assert_eq!(queue.failures(&1), 1, "the next failure is a second one");
+        assert_eq!(*next(&queue).await.key(), 3);
+        assert_eq!(began.elapsed(), Duration::from_secs(60), "what had not failed waits");
     }
 
     #[tokio::test(start_paused = true)]

@@ -98,9 +98,18 @@ impl Source {
 pub struct Progress {
     synced: watch::Receiver<bool>,
     version: Arc<AtomicU64>,
+    /// How often the server was heard of again after a failure.
+    recoveries: watch::Receiver<u64>,
 }
 
 impl Progress {
+    /// Ready each time the server is heard of again after a failure. Never again, if the reflector has ended.
+    pub async fn recovered(&mut self) {
+        if self.recoveries.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+
     /// Ready when the first list has been handled completely. Never, if the reflector ends before.
     pub async fn synced(&self) {
         if self.synced.clone().wait_for(|synced| *synced).await.is_err() {
@@ -138,6 +147,7 @@ pub struct Reflector<T> {
     metrics: ReflectorMetrics,
     backoff: Backoff,
     synced: watch::Sender<bool>,
+    recoveries: watch::Sender<u64>,
     progress: Progress,
     /// Uid and resourceVersion of every object that the handler believes to exist.
     known: Known,
@@ -148,8 +158,9 @@ pub struct Reflector<T> {
 
 impl<T: Mirrored> Reflector<T> {
     pub fn new(context: &ControllerContext, source: Source) -> Self {
-        let synced = watch::Sender::new(false);
-        let progress = Progress { synced: synced.subscribe(), version: Arc::default() };
+        let (synced, recoveries) = (watch::Sender::new(false), watch::Sender::new(0));
+        let progress =
+            Progress { synced: synced.subscribe(), version: Arc::default(), recoveries: recoveries.subscribe() };
         Self {
             client: context.client.clone(),
             metrics: ReflectorMetrics::new(context, &source.resource),
@@ -157,6 +168,7 @@ impl<T: Mirrored> Reflector<T> {
             environment: context.environment.clone(),
             backoff: Backoff::default(),
             synced,
+            recoveries,
             progress,
             known: Known::default(),
             version: None,
@@ -250,6 +262,7 @@ impl<T: Mirrored> Reflector<T> {
         for object in held {
             self.apply(object, handle);
         }
+        self.reached();
         handle(Change::Synced);
         self.advance(version);
         self.synced.send_replace(true);
@@ -279,6 +292,7 @@ impl<T: Mirrored> Reflector<T> {
             ("timeoutSeconds", &timeout),
         ];
         let response = requests::open(&self.client, &self.source.address(&parameters), accept).await?;
+        self.reached();
         let mut stream = WatchStream::new(response.into_body());
         let deadline = started + Duration::from_secs(seconds) + WATCH_OVERTIME;
         let mut heard = false;
@@ -292,6 +306,13 @@ impl<T: Mirrored> Reflector<T> {
             return Err(Failure::TooShort);
         }
         Ok(())
+    }
+
+    /// The server does what it is asked for. Whether that lasts is another question.
+    fn reached(&self) {
+        if self.backoff.failures() > 0 {
+            self.recoveries.send_modify(|recoveries| *recoveries += 1);
+        }
     }
 
     /// Something useful came through, so the next failure is a first one.

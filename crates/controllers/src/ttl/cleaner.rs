@@ -23,6 +23,7 @@ use crate::runtime::{
     Alarms, Change, ControllerContext, Environment, EventType, ObjectRef, Progress, Recorder, Reflector, RetryPolicy,
     Supervisor, WorkQueue, all_synced,
     requests::{self, DeleteOptions, Preconditions},
+    retry_on_recovery,
 };
 
 /// Retries of one object. Upstream lets all objects together retry ten times a second; after an outage in which
@@ -87,6 +88,7 @@ impl<V: Finishable> Cleaner<V> {
         let mut tasks = Supervisor::new(shutdown.clone());
         let queue = self.queue.clone();
         tasks.spawn("ttl alarms", self.alarms.clone().run(shutdown.clone(), move |uid| queue.add(uid)));
+        tasks.spawn("ttl recovery", retry_on_recovery(self.queue.clone(), mirrored, shutdown.clone()));
         for _ in 0..workers.max(1) {
             let cleaner = self.clone();
             let act = move |uid| cleaner.clone().work(uid);
