@@ -16,6 +16,7 @@ mod proxy;
 mod setup;
 mod soak;
 mod stage;
+mod supply;
 mod test;
 
 use std::process::ExitCode;
@@ -38,6 +39,8 @@ enum Command {
     Demo,
     /// Everything that must pass before a change lands; installs what it needs.
     Test,
+    /// What the product is built of: locked versions, checksums, licences.
+    Supply,
     /// kubectl and the official Python client against `tally up`.
     E2e {
         /// Only cases whose name contains this.
@@ -109,6 +112,7 @@ fn run(command: Command) -> Result<bool> {
     Ok(match command {
         Command::Demo => demo::run()?,
         Command::Test => test::run()?,
+        Command::Supply => supply::run()?,
         Command::E2e { only } => e2e::run(only.as_deref())?,
         Command::Conformance { only } if only.is_empty() => conformance::run()?,
         Command::Conformance { only } => conformance::show(&only)?,

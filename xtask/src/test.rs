@@ -9,7 +9,7 @@ use crate::project::{self, Profile, cargo};
 use crate::prove::Extent;
 use crate::soak::Load;
 use crate::stage::{Outcome, Stages, counted};
-use crate::{behaviour, conformance, e2e, prove, proxy, setup, soak};
+use crate::{behaviour, conformance, e2e, prove, proxy, setup, soak, supply};
 
 /// Enough kills to notice a broken promise, few enough for every change; `cargo xtask soak` does more.
 const SOAK_ROUNDS: u32 = 8;
@@ -28,6 +28,7 @@ pub(crate) fn run() -> Result<bool> {
     stages.run("lints", || {
         counted(&mut cargo(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]))
     });
+    stages.run("supply", supply::check);
     stages.run("tests", tests);
     stages.run("doc tests", || counted(&mut cargo(&["test", "--quiet", "--workspace", "--doc"])));
     let built = stages.run("build", || {
