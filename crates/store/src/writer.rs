@@ -133,9 +133,7 @@ impl<A> Writer<A> {
         let mut wakes = Wakes::new();
         if !changes.is_empty() {
             let puts = changes.iter().map(|change| (change.event.revision(), change.record.clone())).collect();
-            let applied =
-                if is(Mutation::S01) { Ok(()) } else { self.shared.backend.apply(Batch { puts, ..Batch::default() }) };
-            if let Err(error) = applied {
+            if let Err(error) = self.shared.backend.apply(Batch { puts, ..Batch::default() }) {
                 if is(Mutation::S03) {
                     self.shared.index.write().publish(changes.into_iter().map(|change| change.event));
                 }

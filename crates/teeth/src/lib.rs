@@ -124,7 +124,7 @@ mutations! {
         H08 "REG-H08" "an exit that nobody had reported is forgotten with the process that would have"
     }
     Judge::Tests("regressions") => {
-        S01 "REG-S01" "writes are acknowledged that are in no file"
+        S01 "REG-S01" "writes are acknowledged that were not synced"
         S03 "REG-S03" "watchers are shown what could not be written"
         S05 "REG-S05" "a checkpoint does not say how far revisions had come"
         S07 "REG-S07" "a watch from the future begins now"

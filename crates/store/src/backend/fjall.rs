@@ -13,6 +13,7 @@ use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use teeth::{Mutation, is};
 
 /// Sizes of the engine.
 #[derive(Clone, Debug)]
@@ -143,8 +144,8 @@ impl Backend for FjallBackend {
         let newest = batch.puts.last().map(|(revision, _)| *revision);
         self.guard("write", || {
             let changes = batch.puts.len() + batch.removes.len() + 1;
-            let mut write =
-                OwnedWriteBatch::with_capacity(self.database.clone(), changes).durability(Some(PersistMode::SyncData));
+            let mode = if is(Mutation::S01) { PersistMode::Buffer } else { PersistMode::SyncData };
+            let mut write = OwnedWriteBatch::with_capacity(self.database.clone(), changes).durability(Some(mode));
             for (revision, bytes) in batch.puts {
                 write.insert(&self.records, revision.to_be_bytes(), bytes);
             }
