@@ -8,7 +8,6 @@ use crate::index::Index;
 use crate::record::{Checkpoint, Survivors};
 use crate::transaction::topic_of;
 use crate::{EventKind, Revision};
-use teeth::{Mutation, is};
 
 /// Revisions walked in one step: bounds how long commits and readers wait for compaction.
 pub(crate) const STEP_REVISIONS_MAX: u64 = 2048;
@@ -25,8 +24,7 @@ pub(crate) struct Step {
 impl Step {
     /// What must be durable together with the removals.
     pub(crate) fn checkpoint(&self) -> Checkpoint {
-        let revision = if is(Mutation::S05) { 0 } else { self.revision };
-        Checkpoint { compacted: self.through, revision, survivors: self.survivors }
+        Checkpoint { compacted: self.through, revision: self.revision, survivors: self.survivors }
     }
 }
 

@@ -191,7 +191,12 @@ impl<A> Writer<A> {
         let Some(step) = compaction::next_step(&self.shared.index.read(), target) else { return false };
         let checkpoint = Some(step.checkpoint().encode());
         let Step { through, removes, survivors, .. } = step;
-        if let Err(error) = self.shared.backend.apply(Batch { removes, checkpoint, ..Batch::default() }) {
+        let apply = |removes, checkpoint| self.shared.backend.apply(Batch { removes, checkpoint, ..Batch::default() });
+        let applied = match is(Mutation::S05) {
+            true => apply(removes, None).and_then(|()| apply(Vec::new(), checkpoint)),
+            false => apply(removes, checkpoint),
+        };
+        if let Err(error) = applied {
             fail(&self.shared, error.chain().into());
             return false;
         }

@@ -126,7 +126,7 @@ mutations! {
     Judge::Tests("regressions") => {
         S01 "REG-S01" "writes are acknowledged that were not synced"
         S03 "REG-S03" "watchers are shown what could not be written"
-        S05 "REG-S05" "a checkpoint does not say how far revisions had come"
+        S05 "REG-S05" "compaction removes before it is written how far revisions had come"
         S07 "REG-S07" "a watch from the future begins now"
         S09 "REG-S09" "a watch may begin before the oldest change that is kept"
     }
