@@ -49,8 +49,9 @@ impl<A> Watch<A> {
         let oldest = index.compacted;
         let known = index.topic(name).map(subscribe);
         let from = if is(Mutation::S07) { from.min(index.revision) } else { from };
+        let from = if is(Mutation::S09) { from.max(oldest) } else { from };
         drop(index);
-        if from < oldest && !is(Mutation::S09) {
+        if from < oldest {
             return Err(ReadError::Compacted { requested: from, oldest });
         }
         // The first watcher of a topic without keys makes the topic.
@@ -118,6 +119,7 @@ fn look<A>(index: &Index<A>, prefix: &str, cursor: Revision, max: usize) -> Resu
     let Some(topic) = topic_of(prefix).and_then(|name| index.topic(name)) else {
         return Ok((Next::Nothing, cursor.max(index.revision)));
     };
+    let cursor = if is(Mutation::S09) { cursor.max(topic.dropped_through) } else { cursor };
     if cursor < topic.dropped_through {
         return Err(ReadError::Compacted { requested: cursor, oldest: index.compacted });
     }

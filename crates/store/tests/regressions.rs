@@ -25,6 +25,15 @@ fn pending(watch: &mut Watch<Attributes>) -> Vec<Revision> {
     revisions
 }
 
+/// Everything that a watch has to say now, in whole events; or why it cannot.
+fn pending_lines(watch: &mut Watch<Attributes>) -> Result<Vec<String>, ReadError> {
+    let mut lines = Vec::new();
+    while let Some(events) = watch.next_batch(100).now_or_never() {
+        lines.extend(events?.iter().map(|event| event_line(event)));
+    }
+    Ok(lines)
+}
+
 /// REG-S01, INV-42 (etcd #14370): the power goes right after each acknowledgement.
 #[tokio::test]
 async fn reg_s01_what_was_acknowledged_survives_a_disk_that_forgets() {
@@ -106,7 +115,10 @@ async fn reg_s05_compaction_that_is_killed_never_takes_a_revision_back() {
             if store.get(key).is_none() {
                 put(&store, key, "x").await;
             }
+            acknowledged = delete(&store, key, "gone").await;
         }
+        let fault = [Fault::BeforeWrite, Fault::Torn(round), Fault::BeforeSync, Fault::AfterSync][round % 4];
+        disk.fail_at(disk.applied() + round / 4 % 3, fault);
         let _ = store.compact(u64::MAX).await;
         drop(store);
         disk.lose_power(round * 7 % 200);
@@ -114,11 +126,8 @@ async fn reg_s05_compaction_that_is_killed_never_takes_a_revision_back() {
     assert!(acknowledged > 200, "{acknowledged}");
 }
 
-/// REG-S07 (etcd #20221): a watch from a revision that is not reached yet.
-            acknowledged = delete(&store, key, "gone").await;
+/// REG-S07, INV-44 (etcd #20221): a watch from a revision that is not reached yet.
 #[tokio::test]
-        let fault = [Fault::BeforeWrite, Fault::Torn(round), Fault::BeforeSync, Fault::AfterSync][round % 4];
-        disk.fail_at(disk.applied() + round / 4 % 3, fault);
 async fn reg_s07_a_watch_from_the_future_shows_nothing_up_to_there() {
     let store = open(&ForgetfulDisk::default());
     for _ in 0..5 {
@@ -134,29 +143,36 @@ async fn reg_s07_a_watch_from_the_future_shows_nothing_up_to_there() {
     assert_eq!(pending(&mut again), (from + 1..=store.revision()).collect::<Vec<_>>());
 }
 
-/// REG-S09 (etcd #19179): watches at, just below and just above the compaction revision, with deletions there.
+/// REG-S09, INV-44 (etcd #19179): watches at, just below and just above the compaction revision, with deletions there.
 #[tokio::test]
 async fn reg_s09_a_watch_around_the_compaction_revision_is_whole_or_told_so() {
-    for through in 1..=8 {
+    for through in 1..=8_u64 {
         let store = open(&ForgetfulDisk::default());
         // Every second change is a deletion, so that one is at, below and above each point.
         for _ in 0..4 {
             put(&store, "t/a", "x").await;
             delete(&store, "t/a", "last").await;
         }
+        let around = through.saturating_sub(2)..=through + 2;
+        let before: Vec<_> = around.map(|from| (from, store.watch("t/", from))).collect();
         let compacted = store.compact(through).await.unwrap();
         assert_eq!(compacted, through);
-        for from in through.saturating_sub(2)..=through + 2 {
-            match store.watch("t/", from) {
+        let after: Vec<_> = before.iter().map(|(from, _)| (*from, store.watch("t/", *from))).collect();
+        for (from, watch) in before.into_iter().chain(after) {
+            match watch.and_then(|mut watch| pending_lines(&mut watch)) {
                 Err(ReadError::Compacted { requested, oldest }) => {
                     assert!(from < through);
                     assert_eq!((requested, oldest), (from, through));
                 }
                 Err(other) => panic!("{other}"),
-                Ok(mut watch) => {
-                    assert!(from >= through);
-                    let expected: Vec<Revision> = (from.max(through) + 1..=8).collect();
-                    assert_eq!(pending(&mut watch), expected, "from {from} compacted at {through}");
+                Ok(lines) => {
+                    // With its value and the one before, also where that is below the compaction revision.
+                    let expected = (from + 1..=8).map(|revision| match revision % 2 {
+                        1 => format!("{revision} + t/a x@{revision}! "),
+                        _ => format!("{revision} - t/a last@{revision}! x@{}!", revision - 1),
+                    });
+                    assert_eq!(lines, expected.collect::<Vec<_>>(), "from {from} compacted at {through}");
+                    assert!(from >= through, "from {from} compacted at {through}");
                 }
             }
         }

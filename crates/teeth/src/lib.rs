@@ -128,7 +128,7 @@ mutations! {
         S03 "REG-S03" "watchers are shown what could not be written"
         S05 "REG-S05" "compaction removes before it is written how far revisions had come"
         S07 "REG-S07" "a watch from the future begins now"
-        S09 "REG-S09" "a watch may begin before the oldest change that is kept"
+        S09 "REG-S09" "a watch from before the oldest change that is kept begins there, without a word"
     }
     Judge::Faults("nonindexed", "12:past-pods-3000-8") => {
         H09 "REG-H09" "what another process did is not waited for"
