@@ -7,12 +7,16 @@ mod common;
 
 use common::linear::{Answer, Kind, Operation, is_linearizable};
 use common::*;
+use futures_util::FutureExt;
+use futures_util::future::join_all;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 use store::testing::{Fault, ForgetfulDisk, Logged};
-use store::{CommitError, Entry, Expect, History, Options, ReadError, Store, SyncTime, Transaction, Value, Writing};
+use store::{
+    CommitError, Entry, Expect, History, Options, ReadError, Store, SyncTime, Transaction, Value, Watch, Writing,
+};
 
 const KEYS: [&str; 3] = ["t/a", "t/b", "u/c"];
 const CLIENTS: usize = 5;
@@ -39,10 +43,20 @@ struct Notes {
     time: u64,
     next_value: u32,
     histories: BTreeMap<&'static str, Vec<Operation>>,
-    /// Prefix, where it began, what was delivered.
-    watches: Vec<(&'static str, u64, Vec<u64>)>,
+    watches: Vec<Watched>,
     refused: usize,
     compacted: usize,
+    /// Of this life.
+    ending: bool,
+}
+
+/// What one watch has shown.
+struct Watched {
+    prefix: &'static str,
+    from: u64,
+    /// It was asked until it had nothing to say any more, and this was the revision then.
+    through: u64,
+    delivered: Vec<u64>,
 }
 
 impl Notes {
@@ -111,33 +125,43 @@ async fn set(store: &TestStore, key: &str, seen: Option<&Entry<Attributes>>, new
     }
 }
 
+/// Watches until the life of the store ends; then it says once more all that there is to say.
 async fn watcher(store: TestStore, random: Random, notes: Rc<RefCell<Notes>>) {
-    loop {
+    while !notes.borrow().ending {
         tokio::time::sleep(Duration::from_micros(random.below(9000))).await;
         let prefix = ["t/", "t/a", "u/"][random.below(3) as usize];
         let from = random.below(store.revision() + 3);
-        let mut delivered = Vec::new();
-        let mut watch = match store.watch(prefix, from) {
-            Ok(watch) => watch,
-            Err(ReadError::Compacted { .. }) => {
-                notes.borrow_mut().compacted += 1;
-                continue;
-            }
-            Err(other) => panic!("{other}"),
+        let watched = match store.watch(prefix, from) {
+            Ok(watch) => look_on(&store, &random, watch).await,
+            Err(error) => Err(error),
         };
-        for _ in 0..random.below(6) {
-            match tokio::time::timeout(Duration::from_millis(4), watch.next_batch(1 + random.below(5) as usize)).await {
-                Ok(Ok(events)) => delivered.extend(events.iter().map(|event| event.revision())),
-                Ok(Err(ReadError::Compacted { .. })) => {
-                    notes.borrow_mut().compacted += 1;
-                    break;
-                }
-                Ok(Err(_)) => return,
-                Err(_) => {}
-            }
+        let mut notes = notes.borrow_mut();
+        match watched {
+            Ok((delivered, through)) => notes.watches.push(Watched { prefix, from, through, delivered }),
+            Err(ReadError::Compacted { .. }) => notes.compacted += 1,
+            Err(other) => panic!("{other}"),
         }
-        notes.borrow_mut().watches.push((prefix, from, delivered));
     }
+}
+
+/// For a while as it comes, then everything up to a revision.
+async fn look_on(
+    store: &TestStore,
+    random: &Random,
+    mut watch: Watch<Attributes>,
+) -> Result<(Vec<u64>, u64), ReadError> {
+    let mut delivered = Vec::new();
+    for _ in 0..random.below(6) {
+        match tokio::time::timeout(Duration::from_millis(4), watch.next_batch(1 + random.below(5) as usize)).await {
+            Ok(events) => delivered.extend(events?.iter().map(|event| event.revision())),
+            // It was not woken, so there must be nothing.
+            Err(_) => assert!(watch.next_batch(1).now_or_never().is_none_or(|events| events.is_err()), "slept on"),
+        }
+    }
+    while let Some(events) = watch.next_batch(100).now_or_never() {
+        delivered.extend(events?.iter().map(|event| event.revision()));
+    }
+    Ok((delivered, store.revision()))
 }
 
 /// A few lives of a store on one disk, with several clients each.
@@ -159,9 +183,9 @@ async fn live(seed: u64) -> (Vec<Logged>, Notes) {
         for _ in 0..CLIENTS {
             tasks.spawn_local(client(store.clone(), random.clone(), notes.clone()));
         }
-        for _ in 0..WATCHERS {
-            tasks.spawn_local(watcher(store.clone(), random.clone(), notes.clone()));
-        }
+        notes.borrow_mut().ending = false;
+        let watchers: Vec<_> =
+            (0..WATCHERS).map(|_| tasks.spawn_local(watcher(store.clone(), random.clone(), notes.clone()))).collect();
         let lasts = Duration::from_micros(8000 + random.below(30_000));
         let _ = tasks.run_until(tokio::time::timeout(lasts / 2, std::future::pending::<()>())).await;
         let torn = random.below(200) as usize;
@@ -175,6 +199,8 @@ async fn live(seed: u64) -> (Vec<Logged>, Notes) {
         });
         // Clients that wait for an answer have not got one when the power goes.
         let _ = tasks.run_until(tokio::time::timeout(lasts / 2, std::future::pending::<()>())).await;
+        notes.borrow_mut().ending = true;
+        tasks.run_until(join_all(watchers)).await.into_iter().for_each(|watcher| watcher.unwrap());
         highest = store.revision();
         drop((tasks, store));
         disk.lose_power(random.below(300) as usize);
@@ -197,15 +223,13 @@ fn concurrent_histories_with_crashes_are_linearizable_and_watches_show_them() {
             unknown += history.iter().filter(|operation| operation.answer == Answer::Unknown).count();
             assert!(is_linearizable(history), "seed {seed}: INV-42 of {key}: {history:#?}");
         }
-        for (prefix, from, revisions) in &notes.watches {
-            let expected: Vec<u64> = log
-                .iter()
-                .filter(|change| change.revision > *from && change.key.starts_with(prefix))
-                .map(|change| change.revision)
-                .take(revisions.len())
-                .collect();
-            assert_eq!(*revisions, expected, "seed {seed}: INV-44 of {prefix} from {from}");
-            delivered += revisions.len();
+        for watched in &notes.watches {
+            let Watched { prefix, from, through, .. } = watched;
+            let shown = log.iter().filter(|change| (*from + 1..=*through).contains(&change.revision));
+            let shown = shown.filter(|change| change.key.starts_with(prefix));
+            let expected: Vec<u64> = shown.map(|change| change.revision).collect();
+            assert_eq!(watched.delivered, expected, "seed {seed}: INV-44 of {prefix} from {from} to {through}");
+            delivered += expected.len();
         }
         refused += notes.refused;
         compacted += notes.compacted;
