@@ -338,6 +338,7 @@ async fn a_watch_from_before_the_recent_events_reads_from_disk(disk: impl Disk) 
     assert_eq!(watch.progress(), 601);
 }
 
+/// INV-54.
 async fn a_batch_from_disk_is_bounded_by_bytes(disk: impl Disk) {
     let store = disk.open(nothing_recent());
     let mut watch = store.watch("t/", 0).unwrap();
@@ -483,6 +484,7 @@ async fn a_key_deleted_and_made_again_is_a_new_key(disk: impl Disk) {
     assert_eq!(watched(&mut store.watch("t/", 2).unwrap(), 1).await, ["3 + t/a two@3! "]);
 }
 
+/// INV-54.
 async fn history_is_cut_by_count(disk: impl Disk) {
     let history = History { events_max: 32, ..History::default() };
     let store = disk.open(Options { history, ..Options::default() });
@@ -541,6 +543,7 @@ async fn an_idle_store_cuts_all_that_has_aged(disk: impl Disk) {
     assert_eq!(store.stats().keys, 251);
 }
 
+/// INV-54.
 async fn recent_events_stay_inside_their_budget(disk: impl Disk) {
     let by_count = Recent { events_max: 10, ..Recent::default() };
     let store = disk.open(Options { recent: by_count, ..Options::default() });
