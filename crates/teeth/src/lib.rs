@@ -104,7 +104,7 @@ mutations! {
         V01 "REG-V01" "a success policy stands for the number of completions"
         V03 "REG-V03" "a suspended Job that no controller has seen may not change its scheduling"
         V05 "REG-V05" "the longest host name of an Indexed Job is not looked at"
-        V07 "REG-V07" "names of time zones may lead out of the database"
+        V07 "REG-V07" "names of time zones are paths below the database"
         V09 "REG-V09" "a zone without a schedule is read beyond its end"
     }
     Judge::Tests("controllers") => {

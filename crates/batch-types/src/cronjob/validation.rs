@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::batch::v1::{CronJob, CronJobSpec, JobSpec, JobTemplateSpec};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
+use teeth::{Mutation, is};
 
 use crate::constants::value;
 use crate::cron;
@@ -89,7 +90,7 @@ fn validate_time_zone(zone: &str, path: &Path) -> Vec<Error> {
     if zone.is_empty() {
         return vec![Error::invalid(path, zone, "timeZone must be nil or non-empty string")];
     }
-    if !zone.split('/').all(is_zone_part) {
+    if !zone.split('/').all(is_zone_part) && !is(Mutation::V07) {
         return vec![Error::invalid(path, zone, format!("unknown time zone {zone}"))];
     }
     let mut errors = Vec::new();
@@ -244,6 +245,43 @@ mod tests {
         }
     }
 
+    /// REG-V07, INV-52: names with path elements, most of which lead to a zone all the same.
+    #[test]
+    fn reg_v07_a_path_is_no_time_zone() {
+        for name in [
+            "Europe/../UTC",
+            "../zoneinfo/UTC",
+            "../UTC",
+            "./UTC",
+            "Europe/./Rome",
+            "Europe//Rome",
+            "/usr/share/zoneinfo/UTC",
+            "UTC/",
+            "../../../etc/localtime",
+        ] {
+            let wanted = format!("timeZone: Invalid value: \"{name}\": unknown time zone {name}");
+            assert_eq!(create(json!({"timeZone": name})), [wanted.as_str()]);
+            assert_eq!(update(json!({}), json!({"timeZone": name})), [wanted]);
+            let inside = create(json!({"schedule": format!("TZ={name} 0 * * * *")}));
+            assert!(inside.iter().any(|error| error.contains("provided bad location")), "{name}: {inside:?}");
+        }
+    }
+
+    /// REG-V01, the half of the CronJob: without completions there is nothing that a success policy could be compared with.
+    #[test]
+    fn reg_v01_a_success_policy_does_not_replace_completions_in_a_template() {
+        let policy = json!({"rules": [{"succeededIndexes": "0", "succeededCount": 1}]});
+        let spec = json!({"completionMode": "Indexed", "parallelism": 2, "successPolicy": policy, "template": {"spec":
+            {"restartPolicy": "Never", "containers": [{"name": "abc", "image": "image"}]}}});
+        let mut base = json!({"spec": {"jobTemplate": {"spec": spec}}});
+        crate::cronjob::default(&mut base);
+        let required = "jobTemplate.spec.completions: Required value: when completion mode is Indexed";
+        let spec = json!({"jobTemplate": base["spec"]["jobTemplate"]});
+        for found in [create(spec.clone()), update(json!({}), spec)] {
+            assert!(found.iter().any(|error| error == required), "{found:?}");
+        }
+    }
+
     /// REG-V09: upstream's parser indexes past the end of what has no blank.
     #[test]
     fn reg_v09_a_zone_without_schedule_is_refused() {
@@ -252,6 +290,7 @@ mod tests {
         }
     }
 
+    /// INV-45.
     #[test]
     fn an_unchanged_time_zone_is_not_checked() {
         let zone = |name: Value| json!({"timeZone": name});
