@@ -503,6 +503,7 @@ mod tests {
         );
     }
 
+    /// INV-46.
     #[test]
     fn finalizers() {
         assert_starts(
@@ -522,6 +523,7 @@ mod tests {
         );
     }
 
+    /// INV-45; INV-46: the deletion timestamp is neither cleared nor moved, and no finalizer is added after it.
     #[test]
     fn identity_and_server_marks_are_immutable() {
         let old = json!({"name": "a", "namespace": "b", "uid": "u", "generation": 2, "resourceVersion": "1",

@@ -185,6 +185,7 @@ mod tests {
         }
     }
 
+    /// INV-45.
     #[test]
     fn what_may_never_change() {
         let suspended = json!({"spec": {"suspend": true}});
@@ -376,6 +377,7 @@ mod tests {
         assert_eq!(fields(resources("1"), resources("2")), ["spec.template"]);
     }
 
+    /// INV-45: an update that does not touch what has become invalid is not refused for it.
     #[test]
     fn what_is_stored_stays_acceptable() {
         let prefixed = json!({"batch.kubernetes.io/controller-uid": null, "batch.kubernetes.io/job-name": null});
