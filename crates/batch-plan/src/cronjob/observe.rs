@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use crate::job::Uid;
 use teeth::{Mutation, is};
 
-use super::{ActiveJob, CronJobView, Draft, Ending, Event, JobView, history, job_name};
+use super::{ActiveJob, CronJobView, Draft, Ending, Event, JobView, Spec, history, job_name};
 
 /// Jobs taken away as history in one sync; the rest waits for the next one (INV-29).
 const DELETIONS_MAX: usize = 100;
@@ -74,8 +74,7 @@ pub fn observe(snapshot: &Snapshot<'_>, gone: &HashSet<Uid>) -> Observation {
                 None => events.push(Event::unexpected(&job.name)),
             },
             None => {}
-            Some(_) if is(Mutation::F20) && cron_job.spec.successful_jobs_history_limit == Some(0) => {}
-            Some(ending) => finished(&mut draft, job, ending),
+            Some(ending) => finished(&mut draft, job, ending, &cron_job.spec),
         }
     }
     for entry in cron_job.status.active.iter().filter(|entry| gone.contains(&entry.uid) && !is(Mutation::F04)) {
@@ -90,13 +89,16 @@ pub fn observe(snapshot: &Snapshot<'_>, gone: &HashSet<Uid>) -> Observation {
     Observation { draft, events, deletions, more_deletions }
 }
 
-fn finished(draft: &mut Draft, job: &JobView, ending: Ending) {
+fn finished(draft: &mut Draft, job: &JobView, ending: Ending, spec: &Spec) {
     if draft.status().lists(&job.uid) {
         draft.unlist(&job.uid);
         draft.tell(Event::saw_completed(&job.name, ending));
     }
+    let is_missed = is(Mutation::F20) && spec.successful_jobs_history_limit == Some(0);
     // Only successes count, whatever a failed Job's completionTime says (KEP-4368).
-    if let (Ending::Complete, Some(completed)) = (ending, job.completion_time) {
+    if let (Ending::Complete, Some(completed)) = (ending, job.completion_time)
+        && !is_missed
+    {
         draft.succeeded(completed);
     }
 }
