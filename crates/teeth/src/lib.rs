@@ -83,7 +83,7 @@ mutations! {
         D13 "REG-D13" "a clock that is ahead lengthens a delay"
         D15 "REG-D15" "the deadline starts anew with every sync"
         D18 "REG-D18" "one pod is counted per sync"
-        F01 "REG-F01" "a Job that was created and not written down is forgotten"
+        F01 "REG-F01" "every attempt to start a Job gives it another name"
         F04 "REG-F04" "a Job deleted by hand stays in the list of active ones"
         F05 "REG-F05" "after too many missed times nothing is started any more"
         F10 "REG-F10" "a schedule that never occurs is asked about for ever"

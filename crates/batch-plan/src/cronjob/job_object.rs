@@ -1,10 +1,13 @@
 //! The Job that is started for a scheduled time (CJ-50…CJ-53).
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use batch_types::constants::annotation;
 use batch_types::cron::zone::{self, Zone};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::{Map, Value, json};
+use teeth::{Mutation, is};
 
 use super::CronJobView;
 
@@ -30,8 +33,15 @@ impl std::error::Error for TemplateError {}
 /// The name of the Job for a scheduled time. There is one a minute, which is what keeps a time from being served twice
 /// (INV-35).
 pub fn job_name(cron_job: &str, scheduled: Timestamp) -> String {
-    format!("{cron_job}-{}", scheduled.as_second() / 60)
+    let minute = scheduled.as_second() / 60;
+    match is(Mutation::F01) {
+        true => format!("{cron_job}-{minute}-{}", ATTEMPTS.fetch_add(1, Ordering::Relaxed)),
+        false => format!("{cron_job}-{minute}"),
+    }
 }
+
+/// REG-F01: a name of its own for every attempt. In no build that is shipped.
+static ATTEMPTS: AtomicU64 = AtomicU64::new(0);
 
 /// The Job to create. Of the template's metadata only labels and annotations are used.
 pub(super) fn job_object(

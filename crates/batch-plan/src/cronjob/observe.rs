@@ -111,5 +111,5 @@ fn is_unlisted(job: &JobView, cron_job: &CronJobView) -> bool {
 
 /// The scheduled time that we started a Job for; `None` for Jobs that people made by hand (CJ-74).
 fn started_for(job: &JobView, cron_job: &CronJobView) -> Option<Timestamp> {
-    job.scheduled.filter(|_| !is(Mutation::F01)).filter(|scheduled| *job.name == job_name(&cron_job.name, *scheduled))
+    job.scheduled.filter(|scheduled| *job.name == job_name(&cron_job.name, *scheduled))
 }

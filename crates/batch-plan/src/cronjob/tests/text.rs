@@ -22,6 +22,8 @@ pub(super) struct World {
     unseen: Vec<Value>,
     now: Timestamp,
     create: Create,
+    /// The next status that is written after a Job was started does not get through.
+    lose_status: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -57,6 +59,7 @@ impl World {
             unseen: Vec::new(),
             now: time("10:01:00"),
             create: Create::Works,
+            lose_status: false,
         };
         for phrase in setup.split('|') {
             let words: Vec<&str> = phrase.split_whitespace().collect();
@@ -68,7 +71,7 @@ impl World {
         world
     }
 
-    fn apply(&mut self, word: &str) {
+    pub(super) fn apply(&mut self, word: &str) {
         let (spec, status) = ("spec", "status");
         match word.split_once('=') {
             Some(("schedule", text)) => self.cron_job[spec]["schedule"] = json!(text.replace('_', " ")),
@@ -89,6 +92,7 @@ impl World {
             Some(("create", "ours")) => self.create = Create::ExistsOurs,
             Some(("create", "foreign")) => self.create = Create::ExistsForeign,
             Some(("active", name)) => self.list(name),
+            Some(("lose", "status")) => self.lose_status = true,
             None => self.apply_bare(word),
             _ => panic!("{word}"),
         }
@@ -104,6 +108,7 @@ impl World {
             "A" => self.cron_job["spec"]["concurrencyPolicy"] = json!("Allow"),
             "F" => self.cron_job["spec"]["concurrencyPolicy"] = json!("Forbid"),
             "R" => self.cron_job["spec"]["concurrencyPolicy"] = json!("Replace"),
+            "resumed" => self.cron_job["spec"]["suspend"] = json!(false),
             "suspended" => self.cron_job["spec"]["suspend"] = json!(true),
             "deleting" => self.cron_job["metadata"]["deletionTimestamp"] = json!(time("10:00:00").to_string()),
             _ => panic!("{word}"),
@@ -116,7 +121,8 @@ impl World {
         self.cron_job["status"]["active"].as_array_mut().unwrap().push(entry);
     }
 
-    /// `running`, `complete=TIME`, `failed`, `listed`, `for=TIME`, `start=TIME`, `of=UID`, `unseen`, `deleting`.
+    /// `running`, `complete=TIME`, `failed`, `listed`, `for=TIME`, `start=TIME`, `of=UID`, `kind=KIND`, `unseen`,
+    /// `deleting`.
     fn add_job(&mut self, name: &str, facts: &[&str]) {
         let owner = json!([{"kind": "CronJob", "name": "c", "uid": "cron", "controller": true}]);
         let metadata = json!({"name": name, "namespace": "ns", "uid": format!("uid-{name}"), "resourceVersion": "1",
@@ -144,6 +150,7 @@ impl World {
                         json!(time(at).to_string());
                 }
                 ("of", uid) => job["metadata"]["ownerReferences"][0]["uid"] = json!(uid),
+                ("kind", kind) => job["metadata"]["ownerReferences"][0]["kind"] = json!(kind),
                 ("deleting", _) => job["metadata"]["deletionTimestamp"] = json!(time("10:00:00").to_string()),
                 ("listed", _) => self.list(name),
                 ("unseen", _) => {}
@@ -209,6 +216,13 @@ impl World {
             draft.unlist(&entry.uid);
         }
         let uid = Uid::new(&format!("uid-{}", start.name));
+        let in_the_way = self.unseen.iter().find(|job| job["metadata"]["name"] == *start.name);
+        if let Some(job) = in_the_way {
+            let job: JobView = serde_json::from_value(job.clone()).unwrap();
+            start.exists(draft, &job, &Uid::new("cron"));
+            let _ = writeln!(said, "exists {}", start.name);
+            return;
+        }
         match self.create {
             Create::Works => {
                 let _ = writeln!(said, "create {}", start.name);
@@ -237,7 +251,27 @@ impl World {
         }
     }
 
+    /// What `status.active` says, as the server has it.
+    pub(super) fn active(&self) -> &Value {
+        &self.cron_job["status"]["active"]
+    }
+
+    /// The names of the Jobs that the server has.
+    pub(super) fn job_names(&self) -> Vec<&str> {
+        let stored = self.jobs.iter().chain(&self.unseen);
+        stored.map(|job| job["metadata"]["name"].as_str().unwrap()).collect()
+    }
+
+    /// The cache falls behind: it does not show the Jobs that there are any more.
+    pub(super) fn lag(&mut self) {
+        self.unseen.append(&mut self.jobs);
+    }
+
     fn write(&mut self, said: &mut String, cron_job: &CronJobView, draft: &mut crate::cronjob::Draft) {
+        if std::mem::take(&mut self.lose_status) {
+            said.push_str("status lost\n");
+            return;
+        }
         let object = with_status(cron_job, draft.status());
         let active = object["status"]["active"].as_array().cloned().unwrap_or_default();
         let names: Vec<&str> = active.iter().filter_map(|entry| entry["name"].as_str()).collect();
