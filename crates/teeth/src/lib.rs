@@ -86,7 +86,7 @@ mutations! {
         F01 "REG-F01" "every attempt to start a Job gives it another name"
         F04 "REG-F04" "a Job deleted by hand stays in the list of active ones"
         F05 "REG-F05" "after too many missed times nothing is started any more"
-        F10 "REG-F10" "a schedule that never occurs is asked about for ever"
+        F10 "REG-F10" "a schedule that never occurs is looked at again at once, for ever"
         F14 "REG-F14" "the first missed time is due, not the last"
         F16 "REG-F16" "an entry of the list of active Jobs lacks its uid"
         F18 "REG-F18" "whose a Job is goes by the name of its owner"

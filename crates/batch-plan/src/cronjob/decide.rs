@@ -97,7 +97,7 @@ fn by_schedule(snapshot: &Snapshot<'_>, schedule: &Schedule, draft: &mut Draft, 
         Ok(None) => return rest,
         Err(error) => {
             events.push(Event::invalid_schedule(&cron_job.spec.schedule, &error.to_string()));
-            return Next::Rest { wake: None };
+            return Next::Rest { wake: is(Mutation::F10).then_some(now) };
         }
     };
     if due.many_missed {

@@ -1,6 +1,8 @@
 //! The catalogue of upstream's own cases (A.2, A.4), row by row.
 
-use super::text::check;
+use serde_json::json;
+
+use super::text::{World, check};
 
 const CREATED: &str = "create c-24394200 | status active=[c-24394200] last=10:00:00";
 const MANY: &str = "Warning TooManyMissedTimes: too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
@@ -192,6 +194,7 @@ fn reg_f20_a_history_of_nothing_still_tells_of_the_success() {
     check(&format!("ran before keep=10/10 | {DONE}"), &format!("{seen} | wake 1m"));
 }
 
+/// INV-39.
 #[test]
 fn rows_52_to_54_the_oldest_beyond_the_limit_go() {
     let two = "job a complete=09:01:00 start=08:59:00 | job b complete=10:00:00 start=09:59:00";
@@ -246,11 +249,30 @@ fn reg_f04_an_active_job_that_is_gone_is_taken_off_the_list() {
     );
 }
 
+/// REG-F10, INV-37, INV-47.
 #[test]
-fn an_impossible_schedule_is_reported_and_costs_nothing_more() {
+fn reg_f10_an_impossible_schedule_is_accepted_reported_and_costs_nothing_more() {
+    const IMPOSSIBLE: &str = "schedule=59_23_31_2_*";
+    let reported = "Warning InvalidSchedule: invalid schedule: 59 23 31 2 * : \
+         time difference between two schedules is less than 1 second";
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}});
+    let mut object = json!({"metadata": {"name": "c", "namespace": "ns"},
+        "spec": {"schedule": "59 23 31 2 *", "jobTemplate": {"spec": {"template": template}}}});
+    batch_types::cronjob::default(&mut object);
+    let cron_job = serde_json::from_value(object).unwrap();
+    assert_eq!(batch_types::cronjob::validate(&cron_job), []);
+    // It never runs, and nobody looks at it again by the clock.
+    for moment in ["due", "week", "now=2016-02-29T23:59:30", "now=2036-03-01T00:00:00"] {
+        check(&format!("never created=2016-01-01T00:00:00 {IMPOSSIBLE} {moment}"), reported);
+    }
+    // Its Jobs of a better time are treated as ever,
     check(
-        "never due schedule=59_23_31_2_*",
-        "Warning InvalidSchedule: invalid schedule: 59 23 31 2 * : \
-         time difference between two schedules is less than 1 second",
+        &format!("ran before keep=0/0 {IMPOSSIBLE} | {DONE}"),
+        &format!("status active=[] last=09:01:00 successful=09:00:10 | {SAW} | delete j | {reported}"),
     );
+    // and a schedule that occurs is followed from the next sync on.
+    let mut world = World::parse(&format!("never due {IMPOSSIBLE}"));
+    world.sync();
+    world.apply("schedule=0_*_*_*_?");
+    assert!(world.sync().starts_with("create c-24394200\n"));
 }
