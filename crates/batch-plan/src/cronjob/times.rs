@@ -139,7 +139,10 @@ impl<'a> Times<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use batch_types::cron::{parse, parse_in_zone};
+    use jiff::civil::DateTime;
     use proptest::prelude::*;
 
     use super::*;
@@ -204,15 +207,20 @@ mod tests {
         }
     }
 
-    /// More seconds than a Duration of Go, or any clock, can hold mean no limit.
+    /// REG-F26, INV-37: more seconds than a Duration of Go, or any clock, can hold mean no limit.
     #[test]
     fn reg_f26_long_starting_deadlines_do_not_overflow() {
         let schedule = parse("0 * * * *").unwrap();
+        let due = |deadline, now| times(&schedule, 0, Some(deadline)).due(t(now)).unwrap().map(|due| due.time);
+        // As long after the time as it can be before the next one comes.
+        let late = 2 * HOUR - 1;
         for deadline in [9_223_372_036, 9_223_372_037, i64::MAX] {
-            let due = times(&schedule, 0, Some(deadline)).due(t(HOUR));
-            assert_eq!(due, Ok(Some(Due { time: t(HOUR), many_missed: false })), "{deadline}");
+            assert_eq!(due(deadline, HOUR), Some(t(HOUR)), "{deadline}");
+            assert_eq!(due(deadline, late), Some(t(HOUR)), "{deadline} is a limit");
         }
-        assert_eq!(times(&schedule, 0, Some(0)).due(t(HOUR)), Ok(None));
+        assert_eq!((due(1, HOUR), due(1, HOUR + 1), due(1, late)), (Some(t(HOUR)), None, None));
+        // CJ-34.
+        assert_eq!((due(0, HOUR), due(0, HOUR + 1), due(0, late)), (None, None, None));
     }
 
     /// A.7, without the 100 milliseconds.
@@ -236,7 +244,7 @@ mod tests {
         }
     }
 
-    /// REG-F10.
+    /// REG-F10, INV-37.
     #[test]
     fn reg_f10_a_day_that_does_not_exist_is_never_due() {
         let schedule = parse("59 23 31 2 *").unwrap();
@@ -269,73 +277,204 @@ mod tests {
         assert_eq!(runs("30 2 30 10 *", "2016-10-01T00:00:00Z", 2), ["2016-10-30T00:30:00Z", "2016-10-30T01:30:00Z"]);
     }
 
-    /// Every zone, around every change of its clock in two years: times grow, and are those of the schedule.
+    /// A schedule as a list of minutes, hours, days, months and days of the week that match, with no parser or search in
+    /// between.
+    #[derive(Debug, Clone)]
+    struct Matcher {
+        text: String,
+        minutes: u64,
+        hours: u64,
+        days: u64,
+        months: u64,
+        weekdays: u64,
+        /// Days and days of the week are alternatives unless one of them is a star.
+        has_star_day: bool,
+    }
+
+    impl Matcher {
+        fn is_day(&self, local: DateTime) -> bool {
+            let in_month = self.days >> local.day() & 1 == 1;
+            let in_week = self.weekdays >> local.weekday().to_sunday_zero_offset() & 1 == 1;
+            let in_either = if self.has_star_day { in_month && in_week } else { in_month || in_week };
+            in_either && self.months >> local.month() & 1 == 1
+        }
+
+        /// Every minute after one instant and not after another whose wall clock matches, the last first: hours advance in
+        /// absolute time, so that a local time that does not exist is left out and one that occurs twice counts twice (CJ-47).
+        fn walk_back(&self, zone: &TimeZone, after: Timestamp, until: Timestamp) -> impl Iterator<Item = Timestamp> {
+            // Clocks change at full quarters of an hour.
+            const QUARTER: i64 = 15 * MINUTE;
+            let (first, last) = (after.as_second().div_euclid(MINUTE) + 1, until.as_second().div_euclid(MINUTE));
+            let first_quarter = (first * MINUTE).div_euclid(QUARTER);
+            let quarters = (first_quarter..=(last * MINUTE).div_euclid(QUARTER)).rev();
+            quarters
+                .flat_map(move |quarter| {
+                    let begin = Timestamp::from_second(quarter * QUARTER).unwrap();
+                    let local = zone.to_datetime(begin);
+                    let matches = self.hours >> local.hour() & 1 == 1 && self.is_day(local);
+                    let minute = quarter * QUARTER / MINUTE;
+                    let in_quarter = (0..15)
+                        .rev()
+                        .filter(move |offset| matches && self.minutes >> (i64::from(local.minute()) + offset) & 1 == 1);
+                    let found = in_quarter.map(move |offset| minute + offset);
+                    found.filter(move |minute| (first..=last).contains(minute))
+                })
+                .map(|minute| Timestamp::from_second(minute * MINUTE).unwrap())
+        }
+    }
+
+    /// All of them, with the way they are written.
+    fn any_field(min: u32, max: u32) -> impl Strategy<Value = (String, u64)> {
+        let bits = |values: &mut dyn Iterator<Item = u32>| values.fold(0, |bits, value| bits | 1 << value);
+        prop_oneof![
+            3 => Just(("*".to_owned(), bits(&mut (min..=max)))),
+            2 => (min..=max).prop_map(move |value| (value.to_string(), bits(&mut std::iter::once(value)))),
+            1 => (min..=max, 1u32..20).prop_map(move |(start, step)| {
+                (format!("{start}/{step}"), bits(&mut (start..=max).step_by(step as usize)))
+            }),
+            1 => (min..=max, min..=max).prop_map(move |(a, b)| {
+                (format!("{},{}", a.min(b), a.max(b)), bits(&mut [a, b].into_iter()))
+            }),
+            1 => (min..=max, min..=max).prop_map(move |(a, b)| {
+                (format!("{}-{}", a.min(b), a.max(b)), bits(&mut (a.min(b)..=a.max(b))))
+            }),
+        ]
+    }
+
+    fn any_matcher() -> impl Strategy<Value = Matcher> {
+        let fields = (any_field(0, 59), any_field(0, 23), any_field(1, 31), any_field(1, 12), any_field(0, 6));
+        fields.prop_map(|(minute, hour, day, month, weekday)| Matcher {
+            text: format!("{} {} {} {} {}", minute.0, hour.0, day.0, month.0, weekday.0),
+            minutes: minute.1,
+            hours: hour.1,
+            days: day.1,
+            months: month.1,
+            weekdays: weekday.1,
+            has_star_day: day.0 == "*" || weekday.0 == "*",
+        })
+    }
+
+    /// Of these minutes and hours of every day.
+    fn daily(text: &str, minutes: u64, hours: u64) -> Matcher {
+        let all = u64::MAX;
+        Matcher { text: text.to_owned(), minutes, hours, days: all, months: all, weekdays: all, has_star_day: true }
+    }
+
+    /// REG-F22, INV-35: every zone, around every change of its clock in two years: what is started is every minute that
+    /// matches on the wall clock, each once.
     #[test]
     fn reg_f22_no_clock_change_starts_anything_twice_or_at_another_time() {
         let begin: Timestamp = "2025-06-01T00:00:00Z".parse().unwrap();
         let end = begin + SignedDuration::from_hours(2 * 365 * 24);
-        let mut changes = 0;
+        let around = SignedDuration::from_hours(5);
+        let (mut zones, mut gaps, mut folds) = (0, 0, 0);
+        // Many zones are other names of one, or change at the same instant in the same way: that is looked at once.
+        let mut seen = HashSet::new();
         for name in jiff::tz::db().available() {
-            let (Ok(zone), Ok(schedule)) =
-                (TimeZone::get(name.as_str()), parse_in_zone("*/30 0-4 * * *", Some(name.as_str())))
-            else {
+            let Ok(zone) = TimeZone::get(name.as_str()) else { continue };
+            if parse_in_zone("* * * * *", Some(name.as_str())).is_err() {
                 continue;
-            };
+            }
+            zones += 1;
             for change in zone.following(begin).take_while(|change| change.timestamp() < end) {
-                let around = SignedDuration::from_hours(5);
-                let runs = next_runs(&schedule, &UTC, change.timestamp() - around);
-                let runs: Vec<Timestamp> = runs.take_while(|run| *run < change.timestamp() + around).collect();
-                assert!(runs.windows(2).all(|pair| pair[0] < pair[1]), "{}: {runs:?}", name.as_str());
-                for local in runs.iter().map(|run| run.to_zoned(zone.clone())) {
-                    assert!(local.minute() % 30 == 0 && local.hour() <= 4, "{local}");
+                let instant = change.timestamp();
+                let offset = |instant| i64::from(zone.to_offset(instant).seconds());
+                let (before, after) = (offset(instant - SignedDuration::from_secs(1)), offset(instant));
+                if before == after || !seen.insert((instant, before, after)) {
+                    continue;
                 }
-                changes += 1;
+                // A time in the middle of what is left out or comes twice.
+                let inside = (instant.as_second() + before + (after - before) / 2).rem_euclid(DAY);
+                let (minute, hour) = (inside % HOUR / MINUTE, inside / HOUR);
+                let once = daily(&format!("{minute} {hour} * * *"), 1 << minute, 1 << hour);
+                let found = compare_runs(&once, name.as_str(), &zone, instant, around);
+                let expected = if after > before { 0 } else { 2 };
+                assert_eq!(found, expected, "{} at {instant}: {}", name.as_str(), once.text);
+                *(if after > before { &mut gaps } else { &mut folds }) += 1;
+                for matcher in [
+                    daily("*/30 0-4 * * *", 1 | 1 << 30, 0b11111),
+                    daily("*/15 * * * *", 1 | 1 << 15 | 1 << 30 | 1 << 45, u64::MAX),
+                ] {
+                    compare_runs(&matcher, name.as_str(), &zone, instant, around);
+                }
             }
         }
-        assert!(changes > 100, "{changes} changes of clocks");
+        assert!(zones > 300 && gaps > 30 && folds > 30, "{zones} zones, {gaps} gaps, {folds} folds");
+    }
+
+    /// How many runs there are around an instant: those that a walk through all minutes finds.
+    fn compare_runs(
+        matcher: &Matcher,
+        name: &str,
+        zone: &TimeZone,
+        instant: Timestamp,
+        around: SignedDuration,
+    ) -> usize {
+        let schedule = parse_in_zone(&matcher.text, Some(name)).unwrap();
+        let (begin, end) = (instant - around, instant + around);
+        let runs: Vec<Timestamp> = next_runs(&schedule, &UTC, begin).take_while(|run| *run <= end).collect();
+        let mut walk: Vec<Timestamp> = matcher.walk_back(zone, begin, end).collect();
+        walk.reverse();
+        assert_eq!(runs, walk, "{name} at {instant}: {}", matcher.text);
+        runs.len()
     }
 
     fn any_schedule() -> impl Strategy<Value = String> {
-        let field = |min: u32, max: u32| {
-            prop_oneof![
-                3 => Just("*".to_owned()),
-                2 => (min..=max).prop_map(|value| value.to_string()),
-                1 => (min..=max, 1u32..20).prop_map(|(start, step)| format!("{start}/{step}")),
-                1 => (min..=max, min..=max).prop_map(|(a, b)| format!("{},{}", a.min(b), a.max(b))),
-            ]
-        };
-        let fields = (field(0, 59), field(0, 23), field(1, 31), field(1, 12), field(0, 6));
         prop_oneof![
-            5 => fields.prop_map(|(minute, hour, day, month, weekday)| format!("{minute} {hour} {day} {month} {weekday}")),
+            5 => any_matcher().prop_map(|matcher| matcher.text),
             1 => (1u32..400).prop_map(|minutes| format!("@every {minutes}m")),
         ]
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// REG-F14: against a walk through all activations.
+        /// REG-F14, INV-37: against a walk through all minutes.
         #[test]
-        fn reg_f14_the_last_activation_of_a_walk_is_due(
-            text in any_schedule(),
+        fn reg_f14_the_last_minute_of_a_walk_that_matches_is_due(
+            matcher in any_matcher(),
             zone in prop::sample::select(vec!["UTC", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"]),
             since in 1_300_000_000i64..1_900_000_000,
-            gap in prop_oneof![0i64..7_200, 0i64..400_000],
+            gap in prop_oneof![2 => 0i64..7_200, 1 => 0i64..400_000],
             deadline in prop::option::of(0i64..90_000),
         ) {
-            let schedule = parse_in_zone(&text, Some(zone)).unwrap();
+            let schedule = parse_in_zone(&matcher.text, Some(zone)).unwrap();
             let since = Timestamp::from_second(since).unwrap();
             let now = since + SignedDuration::from_secs(gap);
-            let walk = next_runs(&schedule, &UTC, since).take_while(|time| *time <= now).last();
+            let walk = matcher.walk_back(&TimeZone::get(zone).unwrap(), since, now).next();
             let times = Times { schedule: &schedule, zone: &UTC, since, starting_deadline_seconds: deadline };
             prop_assert_eq!(times.most_recent(now), walk);
             let in_time = |time: &Timestamp| deadline.is_none_or(|deadline| now.duration_since(*time).as_secs() < deadline);
-            if let Ok(due) = times.due(now) {
-                prop_assert_eq!(due.map(|due| due.time), walk.filter(in_time));
+            match times.due(now) {
+                Ok(due) => prop_assert_eq!(due.map(|due| due.time), walk.filter(in_time)),
+                Err(NeverDue) => prop_assert_eq!(walk, None),
             }
             if let Some(next) = times.next(now) {
                 prop_assert!(next > now);
             }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// REG-F14: a fixed rhythm, against a walk through all activations.
+        #[test]
+        fn reg_f14_the_last_activation_of_a_rhythm_is_due(
+            minutes in 1i64..400,
+            since in 1_300_000_000i64..1_900_000_000,
+            gap in prop_oneof![0i64..7_200, 0i64..400_000],
+            deadline in prop::option::of(0i64..90_000),
+        ) {
+            let schedule = parse(&format!("@every {minutes}m")).unwrap();
+            let since = Timestamp::from_second(since).unwrap();
+            let now = since + SignedDuration::from_secs(gap);
+            let walk = (1..).map(|round| round * minutes * MINUTE).take_while(|passed| *passed <= gap).last();
+            let walk = walk.map(|passed| since + SignedDuration::from_secs(passed));
+            let times = Times { schedule: &schedule, zone: &UTC, since, starting_deadline_seconds: deadline };
+            let in_time = |time: &Timestamp| deadline.is_none_or(|deadline| now.duration_since(*time).as_secs() < deadline);
+            prop_assert_eq!(times.due(now).unwrap().map(|due| due.time), walk.filter(in_time));
+            prop_assert!(times.next(now).unwrap() > now);
         }
 
         /// CJ-30 word for word, as far as it finds anything: the same time.
