@@ -113,7 +113,7 @@ mutations! {
         C24 "REG-C24" "what a sync has in mind is in the cache before the server has accepted it"
         C25 "REG-C25" "attempts do not grow apart"
         F08 "REG-F08" "history goes and leaves its pods"
-        F12 "REG-F12" "an edited CronJob does not know its Jobs any more"
+        F12 "REG-F12" "a CronJob whose template has new labels does not know its Jobs any more"
         F25 "REG-F25" "a success does not make earlier failures forgotten"
         G01 "REG-G01" "a Job is deleted although its time to live was raised meanwhile"
         H01 "REG-H01" "an owner that no list has shown yet counts as absent"

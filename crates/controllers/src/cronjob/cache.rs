@@ -10,7 +10,7 @@ use std::{
 };
 
 use batch_plan::{
-    cronjob::{CronJobView, JobView},
+    cronjob::{CronJobView, JobView, with_status},
     job::Uid,
 };
 use teeth::{Mutation, is};
@@ -78,7 +78,10 @@ impl Cache {
             }
             Entry::Occupied(known) if !is_newer(&new.resource_version, &known.get().resource_version) => News::Nothing,
             Entry::Occupied(mut known) => {
-                if is(Mutation::F12) && new.status == known.get().status {
+                let labels = |view: &CronJobView| {
+                    with_status(view, &view.status)["spec"]["jobTemplate"]["metadata"]["labels"].take()
+                };
+                if is(Mutation::F12) && labels(&new) != labels(known.get()) {
                     self.jobs.remove(&new.uid);
                 }
                 News::Updated { old: known.insert(new) }
