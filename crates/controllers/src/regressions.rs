@@ -1,4 +1,4 @@
-//! Real bugs of the past that need a server to show (REG-…): C13, C19, C24, C25, F08, F25, H01, H03, H05 and H07.
+//! Real bugs of the past that need a server to show (REG-…): A08, C13, C19, C24, C25, F08, F25, H01, H03, H05 and H07.
 //!
 //! Those that concern one controller alone are among its own tests, pure ones in `batch-plan`.
 
@@ -76,6 +76,17 @@ async fn reg_c19_a_job_that_is_being_deleted_does_not_adopt() {
     let stray = world.get(PODS, "default", "stray").await.unwrap();
     assert!(stray["metadata"]["ownerReferences"].is_null(), "{stray}");
     assert!(stray["metadata"]["finalizers"].is_null(), "{stray}");
+}
+
+/// The server refuses a pod once, as a quota does that somebody else writes to, and no event follows (INV-30).
+#[tokio::test]
+async fn reg_a08_a_refused_creation_is_tried_again() {
+    let faults = Faults::at_first(Method::POST, "/pods", Fault::Refused(409, "the object has been modified"));
+    let mut world = World::new().await;
+    faults::spawn(&mut world, &faults, |context| job::run(context, job_options()));
+    world.create(JOBS, "default", job_object("a", json!({}))).await;
+    world.wait(JOBS, "default", "a", |job| job.is_some_and(|job| job["status"]["active"] == 1)).await;
+    assert_eq!(world.list(PODS).await.len(), 1);
 }
 
 /// The first Job of a name is deleted before its deadline; the second one ends at its own (INV-26, INV-31).
@@ -278,7 +289,22 @@ async fn reg_h05_and_h07_a_pod_of_a_vanished_node_fails_and_is_then_replaced() {
     world.spawn("podgc", podgc::run(world.context.clone(), podgc));
     let mut options = job_options();
     options.settings.pod_failure_backoff = Duration::from_millis(1);
-    world.spawn("job", job::run(world.context.clone(), options));
+    // How the pods are when another one is made.
+    let (armed, phases) = (Arc::new(AtomicBool::new(false)), Arc::new(parking_lot::Mutex::new(Vec::new())));
+    let noted = phases.clone();
+    let look = move |client: Client| {
+        let noted = noted.clone();
+        async move {
+            let list: Value = requests::get(&client, &PODS.collection(Some("default"))).await.unwrap();
+            let phase = |pod: &Value| pod["status"]["phase"].clone();
+            *noted.lock() = list["items"].as_array().unwrap().iter().map(phase).collect();
+        }
+        .boxed()
+    };
+    let faults = Faults::when(armed.clone(), Method::POST, "/pods", Fault::Interference(Arc::new(look)));
+    faults::spawn(&mut world, &faults, |context| job::run(context, options));
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "lost"}});
+    world.create(&Resource::NODES, "", node).await;
     let mut spec = pod("x")["spec"].clone();
     spec["containers"][0]["env"] = json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);
     let spec = json!({"podReplacementPolicy": "Failed", "template": {"spec": spec}});
@@ -289,7 +315,10 @@ async fn reg_h05_and_h07_a_pod_of_a_vanished_node_fails_and_is_then_replaced() {
                          "target": {"apiVersion": "v1", "kind": "Node", "name": "lost"}});
     let path = PODS.subresource("default", &first, "binding");
     requests::create::<requests::Ignored>(&world.client, &path, &binding).await.unwrap();
+    armed.store(true, Ordering::SeqCst);
+    world.delete(&Resource::NODES, "", "lost", "Background").await;
     let replaced =
         |job: Option<&Value>| job.is_some_and(|job| job["status"]["failed"] == 1 && job["status"]["active"] == 1);
     world.wait(JOBS, "default", "a", replaced).await;
+    assert_eq!(*phases.lock(), ["Failed"], "it has failed before another one is made");
 }

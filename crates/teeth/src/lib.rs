@@ -93,7 +93,6 @@ mutations! {
         F20 "REG-F20" "without history the time of a success is not told"
         F22 "REG-F22" "a change of the clock is noticed one activation too late"
         F26 "REG-F26" "a long starting deadline overflows"
-        H07 "REG-H07" "a pod of a vanished node goes without having failed"
         I02 "INV-1b" "a pod that ended unseen is taken for failed when its Job fails"
         I03 "INV-1c" "a pod that was counted and lost its owner is counted again when it is adopted"
         I04 "INV-1d" "a pod that ends while its Job succeeds without it is released uncounted"
@@ -119,6 +118,7 @@ mutations! {
         H01 "REG-H01" "an owner that no list has shown yet counts as absent"
         H03 "REG-H03" "an object is deleted although it got another owner meanwhile"
         H05 "REG-H05" "the end of a pod of a vanished node is written in a way that the server refuses"
+        H07 "REG-H07" "a pod of a vanished node goes without having failed"
     }
     Judge::Tests("node") => {
         H08 "REG-H08" "an exit that nobody had reported is forgotten with the process that would have"

@@ -162,7 +162,7 @@ impl Start {
 
     /// The server has a Job of that name (CJ-27).
     pub fn exists(&self, draft: &mut Draft, job: &JobView, cron_job: &Uid) -> Existing {
-        if job.owner.as_ref() != Some(cron_job) {
+        if job.owner.as_ref() != Some(cron_job) && !is(Mutation::F18) {
             return Existing::Foreign;
         }
         served(draft, job, self.scheduled);

@@ -153,9 +153,6 @@ impl TryFrom<Value> for CronJobView {
         if let Some(fields) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             fields.shift_remove("managedFields");
         }
-        if is(Mutation::F18) {
-            namesakes::note(&metadata.namespace, &metadata.name, &metadata.uid);
-        }
         Ok(Self {
             namespace: metadata.namespace,
             name: metadata.name,
@@ -196,14 +193,11 @@ impl From<wire::Job> for JobView {
         let controller = owners.into_iter().find(|owner| owner.controller == Some(true));
         let annotations = metadata.annotations.unwrap_or_default();
         Self {
-            owner: match is(Mutation::F18) {
-                true => controller.and_then(|owner| namesakes::find(&metadata.namespace, &owner.name?)),
-                false => controller.filter(|owner| &*owner.kind == "CronJob").map(|owner| owner.uid),
-            },
             namespace: metadata.namespace,
             name: metadata.name,
             uid: metadata.uid,
             resource_version: metadata.resource_version,
+            owner: controller.filter(|owner| &*owner.kind == "CronJob").map(|owner| owner.uid),
             created: metadata.creation_timestamp,
             terminating: metadata.deletion_timestamp.is_some(),
             ending: status.conditions.unwrap_or_default().iter().find_map(ending),
@@ -222,31 +216,10 @@ fn ending(item: &wire::Condition) -> Option<Ending> {
     }
 }
 
-/// REG-F18: the CronJob that has a name now, as upstream finds the owner of a Job. In no build that is shipped.
-mod namesakes {
-    use std::collections::BTreeMap;
-    use std::sync::{Mutex, PoisonError};
-
-    use crate::job::Uid;
-
-    static BY_NAME: Mutex<BTreeMap<String, Uid>> = Mutex::new(BTreeMap::new());
-
-    pub(super) fn note(namespace: &str, name: &str, uid: &Uid) {
-        let mut by_name = BY_NAME.lock().unwrap_or_else(PoisonError::into_inner);
-        by_name.insert(format!("{namespace}/{name}"), uid.clone());
-    }
-
-    pub(super) fn find(namespace: &str, name: &str) -> Option<Uid> {
-        let by_name = BY_NAME.lock().unwrap_or_else(PoisonError::into_inner);
-        by_name.get(&format!("{namespace}/{name}")).cloned()
-    }
-}
-
 /// The objects as JSON has them.
 mod wire {
     use jiff::Timestamp;
     use serde::{Deserialize, Deserializer, de::IgnoredAny};
-    use teeth::{Mutation, is};
 
     use crate::job::Uid;
 
@@ -254,14 +227,6 @@ mod wire {
         deserializer: D,
     ) -> Result<T, D::Error> {
         Option::deserialize(deserializer).map(Option::unwrap_or_default)
-    }
-
-    /// Only a bug goes by it.
-    fn name_of_owner<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<str>>, D::Error> {
-        match is(Mutation::F18) {
-            true => Option::deserialize(deserializer),
-            false => IgnoredAny::deserialize(deserializer).map(|_| None),
-        }
     }
 
     #[derive(Deserialize)]
@@ -294,8 +259,6 @@ mod wire {
     #[derive(Deserialize)]
     pub(super) struct OwnerReference {
         pub(super) kind: Box<str>,
-        #[serde(default, deserialize_with = "name_of_owner")]
-        pub(super) name: Option<Box<str>>,
         pub(super) uid: Uid,
         pub(super) controller: Option<bool>,
     }

@@ -28,7 +28,7 @@ pub fn load(name: &str) -> Result<Zone, Error> {
     match name {
         "" | "UTC" => return Ok(Zone::Named(TimeZone::UTC)),
         "Local" => return Ok(Zone::Local),
-        _ if is(Mutation::V07) => return read_below_database(name),
+        _ if is(Mutation::V07) => return at_the_end_of(name),
         _ if name.contains("..") || name.starts_with(['/', '\\']) => return Err(Error::InvalidName),
         _ => {}
     }
@@ -41,11 +41,17 @@ pub fn load(name: &str) -> Result<Zone, Error> {
     Ok(Zone::Named(zone))
 }
 
-/// REG-V07: whatever the name leads to. In no build that is shipped.
-fn read_below_database(name: &str) -> Result<Zone, Error> {
-    let file = std::path::Path::new("/usr/share/zoneinfo").join(name);
-    let zone = std::fs::read(file).ok().and_then(|bytes| TimeZone::tzif(name, &bytes).ok());
-    zone.map(Zone::Named).ok_or_else(|| Error::Unknown(name.to_owned()))
+/// REG-V07: whatever a name leads to if it is a path. In no build that is shipped.
+fn at_the_end_of(name: &str) -> Result<Zone, Error> {
+    let mut path = Vec::new();
+    for part in name.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            path.pop();
+        } else {
+            path.push(part);
+        }
+    }
+    TimeZone::get(&path.join("/")).map(Zone::Named).map_err(|_| Error::Unknown(name.to_owned()))
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ impl PodCalls {
         let client = &self.client;
         // One fresh read decides about all adoptions of a sync (INV-16).
         let adopts = !(claims.adopt.is_empty() && claims.reclaim.is_empty());
-        let refused = if adopts && !is(Mutation::C19) { recheck(client, job).await.err() } else { None };
+        let refused = if adopts { recheck(client, job).await.err().filter(|_| !is(Mutation::C19)) } else { None };
         let (name, uid) = (name_of(job), uid_of(job));
         let adopted = claims
             .adopt

@@ -643,9 +643,9 @@ async fn a_lost_answer_does_not_create_a_second_pod() {
     }
 }
 
-/// REG-C22, INV-21.
+/// INV-21, INV-29.
 #[tokio::test]
-async fn a_terminating_namespace_is_left_in_peace() {
+async fn reg_c22_a_terminating_namespace_is_left_in_peace() {
     let world = World::new().await;
     let attempts = Arc::new(AtomicUsize::new(0));
     let counted = attempts.clone();
@@ -668,9 +668,9 @@ async fn a_terminating_namespace_is_left_in_peace() {
     assert!(!events.iter().any(|event| event["reason"] == "FailedCreate"), "{events:#?}");
 }
 
-/// REG-A14: create, finish and delete many Jobs; nothing of them stays in memory.
+/// INV-32: create, finish and delete many Jobs; nothing of them stays in memory.
 #[tokio::test]
-async fn nothing_is_remembered_of_what_is_gone() {
+async fn reg_a14_nothing_is_remembered_of_what_is_gone() {
     use crate::runtime::{Environment, Metrics};
 
     let metrics = Metrics::new();
