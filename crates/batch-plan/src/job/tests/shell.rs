@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::Job;
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::super::*;
@@ -18,7 +19,7 @@ pub(super) struct Controller {
     /// How much of the log the caches of Jobs and of pods have seen.
     seen: [usize; 2],
     /// The newest version of the Job that we wrote (JC-411).
-    wrote: Option<String>,
+    pub(super) wrote: Option<String>,
     /// A status write has no answer: the Job is read afresh before the next plan, or a verdict could be overlooked that
     /// the write has stored (INV-11).
     unsure: bool,
@@ -102,6 +103,7 @@ impl Controller {
         let record = act.record(&outcomes);
         self.wake_at = record.wake_after.map(|wait| now + wait.max(Duration::from_secs(1)));
         world.emit(&record.events);
+        world.metrics.extend(record.creations.iter().cloned());
         let mut at = job.metadata.resource_version.clone();
         if let Some(status) = &record.status {
             match world.call(|world| world.put_status(&at, status)) {
@@ -114,6 +116,7 @@ impl Controller {
             }
             self.wrote = at.clone();
         }
+        world.metrics.extend(record.metrics.iter().cloned());
         let mut outcome = self.let_go(world, &record.let_go)?;
         outcome.failed.extend(self.release(world, &record.release)?.failed);
         fine &= outcome.failed.is_empty();
@@ -128,6 +131,7 @@ impl Controller {
                 }
             }
             world.emit(&close.events);
+            world.metrics.extend(close.metrics);
             if close.finished {
                 self.ledger.tally_mut(&uid).unwrap().note_finished();
             }
@@ -271,5 +275,5 @@ fn outcome(result: Result<(), Trouble>) -> Result<CallOutcome, Crashed> {
 }
 
 fn view(pod: &Value) -> PodView {
-    serde_json::from_value(pod.clone()).unwrap()
+    PodView::deserialize(pod).unwrap()
 }

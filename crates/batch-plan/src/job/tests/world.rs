@@ -34,10 +34,26 @@ pub(super) enum Fault {
     LandsLate,
 }
 
+/// Faults that go by what a call is about, where [`World::faults`] go by its number.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Aimed {
+    /// How often the answer to the creation of each pod is lost.
+    pub(super) creation_answers_lost: usize,
+    creations: BTreeMap<String, usize>,
+    /// Whether the first attempt to release each pod is refused.
+    pub(super) first_releases_refused: bool,
+    releases: BTreeSet<String>,
+    /// How often the status write that ends the Job is refused.
+    pub(super) ends_refused: usize,
+}
+
+#[derive(Clone)]
 pub(super) struct World {
     pub(super) now: Timestamp,
     pub(super) job: Job,
     pub(super) pods: BTreeMap<String, Value>,
+    /// Names of those that have not ended.
+    live: BTreeSet<String>,
     /// Everything that happened, in order: what watches deliver.
     pub(super) log: Vec<Change>,
     revision: u64,
@@ -45,12 +61,16 @@ pub(super) struct World {
     /// Calls of the controller so far, and what is to go wrong with which.
     pub(super) calls: usize,
     pub(super) faults: BTreeMap<usize, Fault>,
+    pub(super) aimed: Aimed,
     pub(super) events: Vec<String>,
+    pub(super) metrics: Vec<Metric>,
     /// Creations that are still under way.
     pub(super) under_way: Vec<String>,
     /// UIDs that ever stood in the uncounted lists.
     recorded: [BTreeSet<String>; 2],
     pub(super) created: usize,
+    /// The highest that was ever asked for.
+    parallelism_max: usize,
     pub(super) settings: Settings,
 }
 
@@ -92,14 +112,18 @@ impl World {
             log: vec![Change::Job(Box::new(job.clone()))],
             job,
             pods: BTreeMap::new(),
+            live: BTreeSet::new(),
             revision: 1,
             uids: 0,
             calls: 0,
             faults: BTreeMap::new(),
+            aimed: Aimed::default(),
             events: Vec::new(),
+            metrics: Vec::new(),
             under_way: Vec::new(),
             recorded: Default::default(),
             created: 0,
+            parallelism_max: 0,
             settings,
         }
     }
@@ -121,8 +145,13 @@ impl World {
     pub(super) fn edit_spec(&mut self, edit: impl FnOnce(&mut Value)) {
         let mut spec = serde_json::to_value(&self.job.spec).unwrap();
         edit(&mut spec);
+        self.parallelism_max = self.parallelism_max.max(self.parallelism());
         self.job.spec = serde_json::from_value(spec).unwrap();
         self.store_job();
+    }
+
+    fn parallelism(&self) -> usize {
+        count(self.job.spec.as_ref().and_then(|spec| spec.parallelism))
     }
 
     /// An edit that changes nothing of importance.
@@ -142,7 +171,7 @@ impl World {
 
     /// Names of pods that are neither ended nor being deleted.
     pub(super) fn active(&self) -> Vec<String> {
-        self.names(|pod| !is_terminal(pod) && !is_deleting(pod))
+        self.live.iter().filter(|name| !is_deleting(&self.pods[*name])).cloned().collect()
     }
 
     pub(super) fn names(&self, test: impl Fn(&Value) -> bool) -> Vec<String> {
@@ -151,7 +180,12 @@ impl World {
 
     /// A node reports that the pod has ended, just now.
     pub(super) fn finish(&mut self, name: &str, exit_code: i32) {
-        let at = self.now.to_string();
+        let at = json!(self.now.to_string());
+        self.finish_at(name, exit_code, &at);
+    }
+
+    /// The same, by the clock of the node.
+    pub(super) fn finish_at(&mut self, name: &str, exit_code: i32, at: &Value) {
         let Some(pod) = self.pods.get_mut(name).filter(|pod| !is_terminal(pod)) else { return };
         pod["status"] = json!({
             "phase": if exit_code == 0 { "Succeeded" } else { "Failed" },
@@ -218,6 +252,10 @@ impl World {
         self.revision += 1;
         if let Some(pod) = self.pods.get_mut(name) {
             pod["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+            match is_terminal(pod) {
+                true => self.live.remove(name),
+                false => self.live.insert(name.to_owned()),
+            };
             self.log.push(Change::Pod(pod.clone()));
         }
         if self.pods.get(name).is_some_and(|pod| is_deleting(pod) && is_unscheduled_or_ended(pod)) {
@@ -231,6 +269,7 @@ impl World {
         if is_deleting(pod) && pod["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
             let uid = pod["metadata"]["uid"].as_str().unwrap().to_owned();
             self.pods.remove(name);
+            self.live.remove(name);
             self.revision += 1;
             self.log.push(Change::PodGone(uid));
         }
@@ -239,8 +278,11 @@ impl World {
     pub(super) fn create_pod(&mut self, body: &str) -> Result<(), Trouble> {
         let mut pod: Value = serde_json::from_str(body).unwrap();
         let name = pod["metadata"]["name"].as_str().unwrap().to_owned();
+        let attempts = self.aimed.creations.entry(name.clone()).or_default();
+        *attempts += 1;
+        let is_lost = *attempts <= self.aimed.creation_answers_lost;
         if self.pods.contains_key(&name) {
-            return Err(Trouble::Exists);
+            return Err(if is_lost { Trouble::AnswerLost } else { Trouble::Exists });
         }
         self.uids += 1;
         self.created += 1;
@@ -250,7 +292,7 @@ impl World {
         self.pods.insert(name.clone(), pod);
         self.store_pod(&name);
         self.judge_creation();
-        Ok(())
+        if is_lost { Err(Trouble::AnswerLost) } else { Ok(()) }
     }
 
     pub(super) fn delete_pod(&mut self, name: &str, uid: Option<&Uid>) -> Result<(), Trouble> {
@@ -278,6 +320,11 @@ impl World {
         let texts = |value: &Value| -> Vec<Value> { value.as_array().cloned().unwrap_or_default() };
         let mut finalizers = texts(&metadata["finalizers"]);
         let dropped = texts(&patch["$deleteFromPrimitiveList/finalizers"]);
+        let uid = before["metadata"]["uid"].as_str().unwrap();
+        let releases = dropped.contains(&json!(FINALIZER)) && is_tracked(&before);
+        if releases && self.aimed.first_releases_refused && self.aimed.releases.insert(uid.to_owned()) {
+            return Err(Trouble::Refused);
+        }
         finalizers.retain(|name| !dropped.contains(name));
         finalizers.extend(texts(&patch["finalizers"]));
         metadata["finalizers"] = json!(finalizers);
@@ -310,6 +357,10 @@ impl World {
             return Err(Trouble::Conflict);
         }
         let new = Job { status: Some(status.clone()), ..self.job.clone() };
+        if is_finished(&new) && self.aimed.ends_refused > 0 {
+            self.aimed.ends_refused -= 1;
+            return Err(Trouble::Refused);
+        }
         let errors: Vec<String> =
             validate_status_update(&new, &self.job, &self.settings.gates).iter().map(ToString::to_string).collect();
         assert!(errors.is_empty(), "INV-27: the API refuses {errors:?}\nold {:#?}\nnew {status:#?}", self.job.status);
@@ -346,7 +397,7 @@ impl World {
             }
         }
         // One that failed by itself before we got to it may count on either side of the line.
-        for pod in self.pods.values().filter(|pod| is_deleting(pod) && !is_terminal(pod)) {
+        for pod in self.live.iter().map(|name| &self.pods[name]).filter(|pod| is_deleting(pod)) {
             let surplus = pod["metadata"]["annotations"].get(SURPLUS_ANNOTATION).is_some();
             let failed = lists[1].iter().any(|uid| pod["metadata"]["uid"] == *uid);
             assert!(!(surplus && failed), "INV-1: a pod that we removed counts as failed");
@@ -371,12 +422,11 @@ impl World {
         let spec = self.job.spec.as_ref().unwrap();
         assert!(!has_condition(&self.job, condition::FAILURE_TARGET), "INV-11");
         assert!(!has_condition(&self.job, condition::SUCCESS_CRITERIA_MET), "INV-11");
-        let active: Vec<&Value> =
-            self.pods.values().filter(|pod| !is_terminal(pod) && !is_deleting(pod) && is_owned(pod)).collect();
-        let live = self.pods.values().filter(|pod| !is_terminal(pod) && is_owned(pod)).count();
-        let parallelism = usize::try_from(spec.parallelism.unwrap()).unwrap();
+        let live: Vec<&Value> = self.live.iter().map(|name| &self.pods[name]).filter(|pod| is_owned(pod)).collect();
+        let active: Vec<&Value> = live.iter().copied().filter(|pod| !is_deleting(pod)).collect();
+        let live = live.len();
         // The newest spec may be unknown to the controller, so the highest bound ever given holds.
-        let bound = parallelism.max(self.parallelism_before());
+        let bound = self.parallelism().max(self.parallelism_max);
         assert!(active.len() <= bound, "INV-17: {} active pods with parallelism {bound}", active.len());
         let strict = spec.pod_replacement_policy.as_deref() == Some("Failed") || spec.pod_failure_policy.is_some();
         assert!(!strict || live <= bound, "INV-18: {live} live pods with parallelism {bound}");
@@ -387,14 +437,6 @@ impl World {
             .collect();
         let different: BTreeSet<String> = indexes.iter().map(ToString::to_string).collect();
         assert_eq!(different.len(), indexes.len(), "INV-19: two active pods of one index");
-    }
-
-    fn parallelism_before(&self) -> usize {
-        let jobs = self.log.iter().filter_map(|change| match change {
-            Change::Job(job) => job.spec.as_ref()?.parallelism,
-            _ => None,
-        });
-        usize::try_from(jobs.max().unwrap()).unwrap()
     }
 
     /// INV-4.
