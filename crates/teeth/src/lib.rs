@@ -70,7 +70,7 @@ mutations! {
         C05 "REG-C05" "deleted pods count as neither active nor terminating"
         C08 "REG-C08" "pods that the cache does not show are created again, under new names"
         C09 "REG-C09" "a repeated creation uses another name"
-        C10 "REG-C10" "a deleted Job leaves its expectations behind"
+        C10 "REG-C10" "a Job waits for what its deleted namesake expected"
         C15 "REG-C15" "completed indexes beyond the size are kept"
         C17 "REG-C17" "a work queue goes on after a success"
         C22 "REG-C22" "a terminating namespace is an error"
