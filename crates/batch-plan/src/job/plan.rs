@@ -148,11 +148,12 @@ fn act(snapshot: &Snapshot<'_>, spec: &JobSpec, status: &JobStatus) -> Act {
     let totals = Totals::new(status, tally);
 
     let mut status = status.clone();
-    if (status.start_time.is_none() || is(Mutation::D15)) && spec.suspend != Some(true) {
+    let starts = status.start_time.is_none() && spec.suspend != Some(true);
+    if starts {
         status.start_time = Some(Time(stamp));
     }
     let decision = decide(job, &status, tally, &totals, now, settings);
-    let time_left = time_left(spec, &status, now).filter(|_| decision.is_none());
+    let time_left = time_left(spec, &status, now).filter(|_| decision.is_none() && (starts || !is(Mutation::D15)));
 
     let managed = decision.is_none() && waiting.is_none() && !deleting;
     let (action, label, delay) = if let Some(decision) = &decision {

@@ -467,7 +467,12 @@ impl Tally {
             found_ended,
             ready_since: pod.ready_since,
             created: pod.created,
-            finished: pod.finished.unwrap_or(finished).min(now),
+            finished: match pod.finished {
+                Some(at) if at <= now || is(Mutation::D13) => at,
+                // It does not tell, or the clock of its node is ahead: when we first heard of its end is as good.
+                _ if recorded => finished,
+                _ => now,
+            },
             restarts_sum: pod.restarts.sum,
             container_restarts_max: pod.restarts.container_max,
             sidecar_restarts_max: pod.restarts.sidecar_max,
