@@ -54,7 +54,7 @@ mutations! {
         A09 "REG-A09" "a pod listed as failed is listed again when it succeeds"
         A12 "REG-A12" "a finished Job leaves its pods tracked"
         A14 "REG-A14" "something of a Job that is gone is remembered"
-        A16 "REG-A16" "a sync creates as many pods as it likes"
+        A16 "REG-A16" "a sync releases as many pods as there are"
         A17 "REG-A17" "a removal that a crash interrupted counts as a failure"
         A18 "REG-A18" "no pod is active while a delay runs"
         B01 "REG-B01" "the terminal condition does not wait for terminating pods"

@@ -105,8 +105,7 @@ impl Demand<'_> {
 
     /// JC-1009.
     fn create(&self, wanted: u64, missing: u64) -> Managed {
-        let bound = if is(Mutation::A16) { usize::MAX } else { self.settings.create_delete_max };
-        let missing = usize::try_from(missing).unwrap_or(usize::MAX).min(bound);
+        let missing = usize::try_from(missing).unwrap_or(usize::MAX).min(self.settings.create_delete_max);
         if self.tally.rules.index_limit.is_none() {
             let delay = self.tally.history.remaining(self.now, self.settings);
             if !delay.is_zero() {

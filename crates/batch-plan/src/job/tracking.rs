@@ -71,8 +71,9 @@ pub(crate) fn collect(tally: &Tally, totals: &Totals, around: Circumstances, set
     let mut new_indexes = BTreeSet::new();
 
     let releasable = releasable(tally, totals, around);
+    let unbounded = is(Mutation::A05) || is(Mutation::A16);
+    let releases_max = if unbounded { usize::MAX } else { settings.releases_max };
     for (fate, (index, uid)) in releasable.filter(|(fate, (_, uid))| !is_listed(*fate, uid) && !is_held(uid)) {
-        let releases_max = if is(Mutation::A05) { usize::MAX } else { settings.releases_max };
         if recorded >= bound || round.release.len() + round.let_go.len() >= releases_max {
             round.more = true;
             break;

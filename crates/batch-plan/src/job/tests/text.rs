@@ -248,6 +248,11 @@ fn pod_words(word: &str, already: usize) -> Vec<PodText> {
     }
 }
 
+/// A pod as the watch shows it.
+pub(super) fn pod_view(word: &str) -> PodView {
+    serde_json::from_value(pod_of(word, 0).json).unwrap()
+}
+
 fn pod_of(word: &str, number: usize) -> PodText {
     let (name, rest) = match word.split_once(':') {
         Some((name, rest)) => (name.to_owned(), rest),

@@ -1,6 +1,6 @@
 //! Real bugs of the past, told as stories that must end well (REG-…).
 //!
-//! Those that are one row of a table are in `vectors`, those of the ledger, of delays and of conditions beside their code.
+//! Those that are one row of a table are in `vectors`, those of the ledger beside its code.
 //! Each has a counterpart in `teeth`, which brings the old bug back to show that the test can fail.
 
 mod backoff;
@@ -10,16 +10,11 @@ mod verdicts;
 
 use serde_json::Value;
 
-use super::super::*;
 use super::shell::Controller;
 use super::world::World;
 
 fn started(spec: Value) -> (World, Controller) {
-    started_with(spec, Settings::default())
-}
-
-fn started_with(spec: Value, settings: Settings) -> (World, Controller) {
-    let mut world = World::with_settings(spec, settings);
+    let mut world = World::new(spec);
     let mut controller = Controller::start(&world);
     controller.settle(&mut world);
     (world, controller)

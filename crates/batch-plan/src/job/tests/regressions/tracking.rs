@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use expect_test::expect;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::super::*;
 use super::super::scenarios::summary;
 use super::super::shell::Controller;
-use super::super::text::{Case, account, check, now};
+use super::super::text::{Case, check, now, pod_view};
 use super::super::world::{Fault, World, is_deleting, is_owned, is_tracked};
-use super::{finish_all, started, started_with};
+use super::{finish_all, started};
 
 /// First alive, then deleted, whatever its end.
 #[test]
@@ -41,28 +41,43 @@ fn reg_a03_counters_of_a_finished_job_stay() {
     world.assert_settled();
 }
 
-/// Every release fails once.
+/// INV-1, INV-5: so many pods end before one sync, every third of them failing, and the first release of each is refused.
 #[test]
 fn reg_a05_bounds_and_failing_releases_keep_totals_exact() {
-    for count in [5, 6, 10, 11] {
-        let settings = Settings { uncounted_pods_max: 5, releases_max: 5, ..Settings::default() };
-        let (mut world, mut controller) =
-            started_with(json!({"parallelism": count, "completions": count + 1}), settings);
-        finish_all(&mut world, 0);
-        for _ in 0..4 {
-            // The first call of the sync is a creation or the status write; releases follow.
-            let next = world.calls + 1;
-            world.faults.extend((next + 2..next + 7).map(|call| (call, Fault::Refused)));
+    let cap = Settings::default().uncounted_pods_max;
+    for count in [500, 501, 1000, 1001] {
+        let failed = count / 3;
+        let spec = json!({"parallelism": 1, "completions": count - failed + 1, "backoffLimit": count});
+        let (mut world, mut controller) = started(spec);
+        let pod = world.pods.values().next().unwrap().clone();
+        // Those of a time when parallelism was higher. One success more is wanted, so there is nothing but counting.
+        for number in 1..count {
+            let mut pod = pod.clone();
+            pod["metadata"]["name"] = json!(format!("a-{number}"));
+            world.add_pod(pod);
+        }
+        world.edit_spec(|spec| spec["parallelism"] = json!(0));
+        for (number, name) in world.active().into_iter().enumerate() {
+            world.finish(&name, if number % 3 == 2 { 1 } else { 0 });
+        }
+        world.aimed.first_releases_refused = true;
+        for _ in 0..20 {
             controller.watch(&world, 0);
             controller.sync(&mut world);
-            world.faults.clear();
+            let lists = world.status().uncounted_terminated_pods.clone().unwrap_or_default();
+            let listed = lists.succeeded.map_or(0, |list| list.len()) + lists.failed.map_or(0, |list| list.len());
+            assert!(listed <= cap, "{count} pods: {listed} are listed");
         }
+        let status = world.status();
+        assert_eq!((status.succeeded, status.failed), (Some(count - failed), Some(failed)), "{count} pods");
+        assert_eq!(world.names(is_tracked), [""; 0], "{count} pods");
+
+        world.edit_spec(|spec| spec["parallelism"] = json!(1));
         controller.settle(&mut world);
-        assert_eq!(world.status().succeeded, Some(count));
         finish_all(&mut world, 0);
         controller.settle(&mut world);
-        assert!(world.is_finished());
-        world.assert_settled();
+        assert!(world.is_finished(), "{count} pods");
+        assert_eq!(world.names(is_tracked), [""; 0], "{count} pods");
     }
 }
 
@@ -155,54 +170,94 @@ fn a_pod_that_runs_again_after_its_end_counts_once() {
     assert_eq!(moments, BTreeSet::from(each), "it is listed, it is tracked");
 }
 
-/// The crash hits every call of the removal; the pod then succeeds, or stops as it was told to.
+/// INV-1, INV-23: a Job is suspended and resumed, or scaled down and up again. A crash hits every call of the removal; the
+/// pod then succeeds, or stops as it was told to.
 #[test]
 fn reg_a17_a_crash_while_removing_a_pod_leaves_nothing_untracked_behind() {
-    for (crash_at, exit_code) in [(1, 0), (2, 0), (3, 0), (1, 143), (2, 143), (3, 143)] {
-        for fault in [Fault::CrashBefore, Fault::CrashAfter] {
-            let deleted = crash_at == 3 || (crash_at, fault) == (2, Fault::CrashAfter);
-            let (mut world, mut controller) = started(json!({"parallelism": 1, "completions": 2}));
-            let name = world.active().remove(0);
-            let uid = world.pods[&name]["metadata"]["uid"].clone();
-            world.run(&name);
-            controller.settle(&mut world);
-            world.edit_spec(|spec| spec["suspend"] = json!(true));
-            controller.watch(&world, 0);
-            world.faults.insert(world.calls + crash_at, fault);
-            controller.sync(&mut world);
-            world.finish(&name, exit_code);
-            world.edit_spec(|spec| spec["suspend"] = json!(false));
-            controller.settle(&mut world);
-            world.stop_deleted_pods();
-            controller.settle(&mut world);
-            let status = world.status().clone();
-            let counted = match exit_code {
-                0 => status.succeeded == Some(1) && status.failed.is_none(),
-                // It failed by itself, unless it was deleted before.
-                _ => status.failed == Some(1) && !deleted,
-            };
-            let is_there = !world.names(|pod| pod["metadata"]["uid"] == uid).is_empty();
-            let removed = !is_there && status.succeeded.is_none() && status.failed.is_none();
-            assert!(counted || removed, "{fault:?} at {crash_at}, exit code {exit_code}: {status:#?}");
-            let untracked = world.names(|pod| {
-                pod["status"]["phase"] == "Running" && pod["metadata"]["finalizers"] == json!([]) && !is_deleting(pod)
-            });
-            assert_eq!(untracked, [""; 0]);
+    for (field, down, up) in [("suspend", json!(true), json!(false)), ("parallelism", json!(0), json!(1))] {
+        for (crash_at, exit_code) in [(1, 0), (2, 0), (3, 0), (1, 143), (2, 143), (3, 143)] {
+            for fault in [Fault::CrashBefore, Fault::CrashAfter] {
+                let about = format!("{field}, {fault:?} at {crash_at}, exit code {exit_code}");
+                crash_while_removing((field, &down, &up), crash_at, fault, exit_code, &about);
+            }
         }
     }
 }
 
-/// REG-A16, INV-29: a sync of a huge Job is bounded, and 100,000 pods do not make it slow.
+fn crash_while_removing(edit: (&str, &Value, &Value), crash_at: usize, fault: Fault, exit_code: i32, about: &str) {
+    let (field, down, up) = edit;
+    let deleted = crash_at == 3 || (crash_at, fault) == (2, Fault::CrashAfter);
+    let (mut world, mut controller) = started(json!({"parallelism": 1, "completions": 2}));
+    let name = world.active().remove(0);
+    let uid = world.pods[&name]["metadata"]["uid"].clone();
+    world.run(&name);
+    controller.settle(&mut world);
+    world.edit_spec(|spec| spec[field] = down.clone());
+    controller.watch(&world, 0);
+    world.faults.insert(world.calls + crash_at, fault);
+    controller.sync(&mut world);
+    world.finish(&name, exit_code);
+    world.edit_spec(|spec| spec[field] = up.clone());
+    controller.settle(&mut world);
+    world.stop_deleted_pods();
+    controller.settle(&mut world);
+    let status = world.status().clone();
+    let counted = match exit_code {
+        0 => status.succeeded == Some(1) && status.failed.is_none(),
+        // It failed by itself, unless it was deleted before.
+        _ => status.failed == Some(1) && !deleted,
+    };
+    let is_there = !world.names(|pod| pod["metadata"]["uid"] == uid).is_empty();
+    let removed = !is_there && status.succeeded.is_none() && status.failed.is_none();
+    assert!(counted || removed, "{about}: {status:#?}");
+    let untracked = world.names(|pod| {
+        pod["status"]["phase"] == "Running" && pod["metadata"]["finalizers"] == json!([]) && !is_deleting(pod)
+    });
+    assert_eq!(untracked, [""; 0], "{about}");
+}
+
+/// INV-29: however many pods end at once, and whether or not they have to be counted, a sync releases a bounded number, and
+/// the next one goes on at once.
 #[test]
-fn reg_a16_a_sync_of_a_huge_job_does_a_bounded_number_of_things() {
-    let pods = "pods 2000xS";
-    let case = Case::new(&format!("job parallelism=2000 completions=4000 | {pods}"), Settings::default());
-    let Plan::Act(act) = plan(&case.snapshot()) else { panic!("there are pods to count") };
-    let PodAction::Create { pods, .. } = &act.action else { panic!("there are pods to create") };
-    assert_eq!(pods.len(), 500);
-    let record = act.record(&vec![CallOutcome::Done; 500]);
-    assert_eq!((record.release.len(), record.wake_after), (500, Some(std::time::Duration::ZERO)));
-    assert!(account(&case, |_| CallOutcome::Done).lines().count() < 10);
+fn reg_a16_a_sync_of_a_huge_job_releases_a_bounded_number_of_pods() {
+    for (about, pod) in [
+        ("job completions=9999", "a:S"),
+        ("job completions=9999 backoffLimit=9999", "a:F"),
+        ("job completions=9999 rules=Ignore:In:1", "a:F"),
+        ("job Indexed completions=9999", "a:0S"),
+        // Indexes that the Job has no longer, not counted any more.
+        ("job Indexed completions=1", "a:0S"),
+        ("job deleting completions=9999", "a:R"),
+        ("job SuccessCriteriaMet=True completions=1 succeeded=1", "a:R!"),
+        ("job FailureTarget=True completions=1 failed=1", "a:R!"),
+        ("job Complete=True SuccessCriteriaMet=True completions=1 succeeded=1", "a:S"),
+    ] {
+        let mut case = Case::new(about, Settings::default());
+        let one = pod_view(pod);
+        for number in 1..=3000_u32 {
+            let (name, uid) = (format!("a-{number}"), Uid::new(&format!("uid-{number}")));
+            let index = one.index.map(|_| number);
+            case.tally.observe_pod(&PodView { name, uid, index, ..one.clone() }, now());
+        }
+        let record = match plan(&case.snapshot()) {
+            Plan::Release(pods) => {
+                assert_eq!(pods.len(), 500, "{about}");
+                continue;
+            }
+            Plan::Act(act) => {
+                let calls = match &act.action {
+                    PodAction::None => 0,
+                    PodAction::Create { pods, .. } => pods.len(),
+                    PodAction::Remove(pods) | PodAction::End(pods) => pods.len(),
+                };
+                assert!(calls <= 500, "{about}: {calls} calls");
+                act.record(&vec![CallOutcome::Done; calls])
+            }
+            other => panic!("{about}: {other:?}"),
+        };
+        let released = record.release.len() + record.let_go.len();
+        assert_eq!((released, record.wake_after), (500, Some(std::time::Duration::ZERO)), "{about}");
+    }
 }
 
 /// What is on record but not yet counted keeps its delay, its validity and its place (upstream wrote `active: 0`, which
