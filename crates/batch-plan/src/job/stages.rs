@@ -254,8 +254,10 @@ impl Context {
             false => (conditions::resumed(self.stamp), Event::resumed()),
         };
         let changed = conditions::upsert(&mut self.status, condition);
-        if changed && !is(Mutation::B09) {
-            self.status.start_time = (!self.spec.suspended).then_some(Time(self.stamp));
+        if changed {
+            if !is(Mutation::B09) {
+                self.status.start_time = (!self.spec.suspended).then_some(Time(self.stamp));
+            }
             events.push(event);
         }
         changed
@@ -309,8 +311,11 @@ impl Context {
         let wake_after = if round.more { Some(Duration::ZERO) } else { self.wake_after };
         let delayed = self.spec.delays_terminal_condition && !is(Mutation::B01);
         let quiet = self.active == 0 && (self.terminating == 0 || !delayed) || is(Mutation::B06);
-        if is(Mutation::B12) && self.decision.is_some() {
-            events.push(Event::completed());
+        let may_finish = quiet && self.certain && !round.more;
+        if let Some(decision) = self.decision.as_ref().filter(|_| may_finish && is(Mutation::B12)) {
+            let (told, counted) = announcement(decision, self.spec, &self.status);
+            events.extend(told);
+            metrics.push(counted);
         }
         Record {
             events,
@@ -324,7 +329,7 @@ impl Context {
                 status: self.status,
                 uncounted,
                 release: round.release,
-                may_finish: quiet && self.certain && !round.more,
+                may_finish,
                 decision: self.decision,
                 spec: self.spec,
                 stamp: self.stamp,
@@ -388,24 +393,28 @@ fn finish(status: &mut JobStatus, decision: &Decision, spec: SpecFacts, stamp: T
     if status.start_time.is_none() && !(spec.suspended && spec.completions == Some(0)) {
         status.start_time = Some(Time(stamp));
     }
-    match decision.ended {
-        Ended::Succeeded => {
-            // Not before the start, should the clock have been set back (INV-9).
-            let started = status.start_time.as_ref().map_or(stamp, |start| start.0);
-            status.completion_time = Some(Time(stamp.max(started)));
-            if spec.completions.is_some_and(|completions| count(status.succeeded) > completions) {
-                close.events.push(Event::too_many_succeeded());
-            }
-            close.events.push(Event::completed());
-        }
-        Ended::Failed => close.events.push(Event::failed(&decision.reason, &decision.message)),
+    if decision.ended == Ended::Succeeded {
+        // Not before the start, should the clock have been set back (INV-9).
+        let started = status.start_time.as_ref().map_or(stamp, |start| start.0);
+        status.completion_time = Some(Time(stamp.max(started)));
     }
-    close.metrics.push(Metric::JobFinished {
-        mode: spec.mode,
-        result: decision.ended,
-        reason: decision.reason.clone(),
-    });
+    if !is(Mutation::B12) {
+        let (told, counted) = announcement(decision, spec, status);
+        close.events.extend(told);
+        close.metrics.push(counted);
+    }
     close.finished = true;
+}
+
+/// What the world hears of the end, once it is written (INV-12).
+fn announcement(decision: &Decision, spec: SpecFacts, status: &JobStatus) -> (Vec<Event>, Metric) {
+    let too_many = spec.completions.is_some_and(|completions| count(status.succeeded) > completions);
+    let events = match decision.ended {
+        Ended::Succeeded if too_many => vec![Event::too_many_succeeded(), Event::completed()],
+        Ended::Succeeded => vec![Event::completed()],
+        Ended::Failed => vec![Event::failed(&decision.reason, &decision.message)],
+    };
+    (events, Metric::JobFinished { mode: spec.mode, result: decision.ended, reason: decision.reason.clone() })
 }
 
 #[derive(Debug, Clone, Copy)]

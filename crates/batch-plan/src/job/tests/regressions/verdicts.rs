@@ -88,48 +88,66 @@ fn reg_b06_surplus_pods_go_before_the_job_is_complete() {
     );
 }
 
-/// Both outcomes; the cache still shows the Job as it was.
+/// INV-11: both outcomes. The Job ends; the cache of pods shows all of it, that of Jobs still what was before.
 #[test]
 fn reg_b07_a_job_that_we_finished_gets_no_more_pods_however_late_the_news() {
-    for text in [
-        "job completions=2 succeeded=1 SuccessCriteriaMet=True",
-        "job completions=2 failed=7 FailureTarget=True",
-        "job completions=2",
-    ] {
-        let mut case = Case::new(text, Settings::default());
-        case.tally.note_finished();
-        assert!(matches!(plan(&case.snapshot()), Plan::Skip(Skip::FinishedUnseen)), "{text}");
+    for (exit_code, end) in [(0, "Complete"), (1, "Failed")] {
+        let (mut world, mut controller) = started(json!({"completions": 1, "backoffLimit": 0}));
+        finish_all(&mut world, exit_code);
+        controller.watch(&world, 0);
+        let shown = world.log.len();
+        controller.sync(&mut world);
+        assert!(conditions(world.status()).contains(&end.to_owned()));
+        // Versions would tell that the Job is old; they are not what this rests on (JC-410).
+        controller.wrote = None;
+        let (calls, finished) = (world.calls, world.status().clone());
+        for _ in 0..3 {
+            controller.watch_each(&world, [world.log.len() - shown, 0]);
+            controller.sync(&mut world);
+            world.advance(3600);
+        }
+        assert_eq!((world.created, world.calls), (1, calls), "{end}: pods created, calls");
+        controller.settle(&mut world);
+        assert_eq!((world.created, world.status()), (1, &finished), "{end}");
     }
 }
 
+/// INV-27: a refused write would be a panic of the world's.
 #[test]
 fn reg_b09_suspended_and_resumed_three_times() {
     let (mut world, mut controller) = started(json!({"completions": 2}));
-    for _ in 0..3 {
+    let start = |world: &World| world.status().start_time.as_ref().map(|start| start.0);
+    assert_eq!(start(&world), Some(world.now));
+    for round in 1..=3 {
         world.advance(5);
         world.edit_spec(|spec| spec["suspend"] = json!(true));
         controller.settle(&mut world);
-        assert_eq!(world.status().start_time, None);
+        let suspended = start(&world);
         world.advance(5);
         world.edit_spec(|spec| spec["suspend"] = json!(false));
         controller.settle(&mut world);
-        assert_eq!(world.status().start_time.as_ref().map(|start| start.0), Some(world.now));
+        assert_eq!((start(&world), suspended), (Some(world.now), None), "resumed, suspended: round {round}");
     }
 }
 
+/// INV-12: both outcomes.
 #[test]
 fn reg_b12_a_job_is_announced_once_however_often_the_last_write_fails() {
-    for failures in 0..4 {
-        let (mut world, mut controller) = started(json!({"completions": 1}));
-        summary(&mut world);
-        finish_all(&mut world, 0);
-        // Status, release, status: the third call and its repetitions. Later syncs write once.
-        controller.watch(&world, 0);
-        let first = world.calls + 3;
-        world.faults.extend((first..first + failures).map(|call| (call, Fault::Refused)));
-        controller.settle(&mut world);
-        assert!(world.is_finished());
-        assert_eq!(world.events, ["Normal Completed: Job completed"], "{failures} failures");
+    let failed = "Warning BackoffLimitExceeded: Job has reached the specified backoff limit";
+    let ends = [(0, "Normal Completed: Job completed", Ended::Succeeded), (1, failed, Ended::Failed)];
+    for (exit_code, event, result) in ends {
+        for failures in 0..4 {
+            let (mut world, mut controller) = started(json!({"completions": 1, "backoffLimit": 0}));
+            world.events.clear();
+            finish_all(&mut world, exit_code);
+            world.aimed.ends_refused = failures;
+            controller.settle(&mut world);
+            assert!(world.is_finished());
+            let is_end = |metric: &&Metric| matches!(metric, Metric::JobFinished { .. });
+            let counted: Vec<&Metric> = world.metrics.iter().filter(is_end).collect();
+            assert_eq!((&*world.events, counted.len()), (&[event.to_owned()][..], 1), "{failures} failures");
+            assert!(matches!(counted[0], Metric::JobFinished { result: found, .. } if *found == result), "{counted:?}");
+        }
     }
 }
 
