@@ -13,6 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::Uid;
+use teeth::{Mutation, is};
 
 /// Names that turned out to be taken by pods of others. Forgotten all at once when there are too many: each costs one
 /// more refused creation, nothing else.
@@ -106,7 +107,8 @@ impl InFlight {
 
     /// Unanswered creations of an index, or of a pod without one.
     pub(crate) fn uncertain(&self, index: Option<u32>) -> impl Iterator<Item = &Arc<str>> {
-        self.uncertain.iter().filter(move |(_, attempt)| attempt.index == index).map(|(name, _)| name)
+        let is_meant = move |attempt: &Unanswered| attempt.index == index && !is(Mutation::C09);
+        self.uncertain.iter().filter(move |(_, attempt)| is_meant(attempt)).map(|(name, _)| name)
     }
 
     /// Whether a created pod has not been seen yet.
