@@ -6,6 +6,7 @@ use super::super::text::check;
 
 // V-2 and V-3: failed indexes and retained pods.
 
+/// INV-24.
 #[test]
 fn v2_indexes_fail_when_their_pods_have_failed_too_often() {
     let job = "job Indexed parallelism=0 completions=2 failedIndexes=";

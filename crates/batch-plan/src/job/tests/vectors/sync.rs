@@ -381,6 +381,7 @@ fn v11_interim_conditions_that_are_not_true_mean_nothing() {
 
 // V-12: deadline and restarts.
 
+/// INV-26.
 #[test]
 fn v12_deadline() {
     check(
@@ -416,6 +417,7 @@ fn v12_deadline() {
     check("job deadline=9223372036854775807 completions=1 | pods a:R", expect!["wake    86400s"]);
 }
 
+/// INV-24.
 #[test]
 fn v12_restarts_in_place_count() {
     let exceeded = |limit: u32, pods: &str| {
@@ -443,6 +445,7 @@ fn v12_restarts_in_place_count() {
     }
 }
 
+/// INV-24.
 #[test]
 fn v12_failed_pods_count_against_the_limit() {
     for (limit, failed, expected) in [(0, 0, false), (1, 1, false), (1, 2, true), (6, 6, false), (6, 7, true)] {

@@ -8,6 +8,7 @@ use super::failing;
 
 // V-13: pod failure policy, the rows that are about the Job.
 
+/// INV-10.
 #[test]
 fn v13_rules_decide_what_a_failure_means() {
     check(
@@ -83,6 +84,7 @@ fn v13_a_fail_job_verdict_that_cannot_be_written_yet_keeps_its_pod() {
 
 // V-14: precedence.
 
+/// INV-10.
 #[test]
 fn v14_failure_beats_the_success_policy_and_nothing_beats_what_is_written() {
     let job = "job Indexed parallelism=3 completions=3 success=*#1";
