@@ -404,7 +404,7 @@ fn reg_c22_a_terminating_namespace_is_no_error() {
 /// INV-13, INV-21: a failed pod hands its count to its replacement (JC-1506). Where there can be none it is let go, because
 /// the namespace waits for it; and creation is not tried again.
 #[test]
-fn a_failed_pod_does_not_wait_for_a_replacement_in_a_terminating_namespace() {
+fn inv_13_a_failed_pod_does_not_wait_for_a_replacement_in_a_terminating_namespace() {
     let text = "job Indexed parallelism=2 completions=2 backoffLimitPerIndex=3 | pods 0F 1R";
     let mut case = Case::new(text, Settings::default());
     let Plan::Act(act) = plan(&case.snapshot()) else { panic!("the Job is not finished") };

@@ -372,7 +372,7 @@ fn a_pod_that_loses_its_owner_while_it_is_counted_is_not_adopted_as_it_was() {
 /// INV-1: a Job has succeeded, and somebody has deleted a pod that is not done yet. It counts as nothing any more, but it may
 /// just be ending, and would have to count then; so it is let go as a live one, or not at all.
 #[test]
-fn a_pod_that_no_longer_counts_is_let_go_only_while_it_is_live() {
+fn inv_1d_a_pod_that_no_longer_counts_is_let_go_only_while_it_is_live() {
     let text = "job parallelism=3 backoffLimit=1 replace=Failed | pods a:S b:R!";
     let case = Case::new(text, Settings::default());
     let Plan::Act(act) = plan(&case.snapshot()) else { panic!("the Job is not finished") };
