@@ -109,7 +109,8 @@ impl LogOptions {
         let all = [names("initContainers"), names("containers"), names("ephemeralContainers")].concat();
         if self.container.is_empty() {
             return match names("containers").as_slice() {
-                [only] if all.len() == 1 => {
+                // Init containers and sidecars beside it leave no doubt.
+                [only] => {
                     self.container.clone_from(only);
                     Ok(())
                 }
@@ -155,14 +156,17 @@ mod tests {
     #[test]
     fn the_container_is_chosen_or_asked_for_pl_121() {
         let one = json!({"spec": {"containers": [{"name": "a"}]}});
-        let two = json!({"spec": {"initContainers": [{"name": "i"}], "containers": [{"name": "a"}]}});
+        let with_init = json!({"spec": {"initContainers": [{"name": "i"}], "containers": [{"name": "a"}]}});
+        let two = json!({"spec": {"initContainers": [{"name": "i"}], "containers": [{"name": "a"}, {"name": "b"}]}});
         let choose = |pod: &Value, container: &str| {
             let mut options = LogOptions { container: container.to_owned(), ..LogOptions::default() };
             options.choose_container(pod, "p").map(|()| options.container).map_err(|status| status.message.clone())
         };
         assert_eq!(choose(&one, ""), Ok("a".to_owned()));
-        assert_eq!(choose(&two, "i"), Ok("i".to_owned()));
-        assert_eq!(choose(&two, "").unwrap_err(), "a container name must be specified for pod p, choose one of: [i a]");
+        assert_eq!(choose(&with_init, ""), Ok("a".to_owned()));
+        assert_eq!(choose(&with_init, "i"), Ok("i".to_owned()));
+        let several = "a container name must be specified for pod p, choose one of: [i a b]";
+        assert_eq!(choose(&two, "").unwrap_err(), several);
         assert_eq!(choose(&one, "zz").unwrap_err(), "container zz is not valid for pod p");
     }
 }
