@@ -94,14 +94,15 @@ fn containers(pod: &Pod, records: &[Record], now: Moment) -> Vec<Container> {
     init.chain(regular)
         .map(|(kind, spec)| {
             let mut container = Container::new(kind, waiting);
-            if let Some(status) = statuses.clone().find(|status| status.name == spec.name) {
+            let status = statuses.clone().find(|status| status.name == spec.name);
+            if let Some(status) = status {
                 restore(&mut container, status);
             }
             let mut own: Vec<&Record> = records.iter().filter(|record| record.container == spec.name).collect();
             own.sort_by_key(|record| record.attempt);
             let is_known = own.last().is_some_and(|newest| newest.attempt >= container.attempt);
             for record in own {
-                found(&mut container, spec, record, now);
+                found(&mut container, spec, status, record, now);
             }
             if !is_known {
                 lose(&mut container);
@@ -130,7 +131,13 @@ fn restore(container: &mut Container, status: &api::ContainerStatus) {
 }
 
 /// What the machine knows is newer than, or the same as, what the API knows.
-fn found(container: &mut Container, spec: &pod::Container, record: &Record, now: Moment) {
+fn found(
+    container: &mut Container,
+    spec: &pod::Container,
+    status: Option<&api::ContainerStatus>,
+    record: &Record,
+    now: Moment,
+) {
     let is_known_end = matches!(container.state, State::Terminated(_)) && record.attempt <= container.attempt;
     let is_older = record.attempt < container.attempt;
     if is_older || is_known_end {
@@ -142,11 +149,12 @@ fn found(container: &mut Container, spec: &pod::Container, record: &Record, now:
             container.set_terminated(exit.clone());
         }
         (None, Some(started_at)) => {
-            let was_ready = container.is_running();
+            // What was said about an earlier instance says nothing about this one.
+            let status = status.filter(|_| container.is_running() && container.attempt == record.attempt);
             container.set_running(record.attempt, started_at);
             container.probes = Probes::start(spec, now.elapsed);
-            if was_ready {
-                container.probes.assume_started(false);
+            if let Some(status) = status.filter(|status| status.started.unwrap_or(status.ready)) {
+                container.probes.assume_started(status.ready);
             }
         }
         // Ordered by an agent that is gone; whether it starts is still to be heard.

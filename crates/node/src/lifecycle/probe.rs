@@ -85,7 +85,7 @@ impl Probes {
         Self { active: Some(Box::new(workers)) }
     }
 
-    /// An instance found again was already started; asking anew would take its readiness away.
+    /// An instance found again had started already, and may have been ready; asking anew would take that away.
     pub(crate) fn assume_started(&mut self, ready: bool) {
         for worker in self.active.iter_mut().flat_map(|workers| workers.iter_mut()) {
             worker.passed |= worker.kind == ProbeKind::Startup || (worker.kind == ProbeKind::Readiness && ready);

@@ -542,6 +542,34 @@ fn a_running_container_is_found_again() {
     assert_eq!(status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"], 7);
 }
 
+/// What probes found out before the agent was restarted holds until they say otherwise (PL-139).
+#[test]
+fn probes_go_on_where_they_were_when_a_container_is_found_again() {
+    let exec = json!({"exec": {"command": ["x"]}});
+    for (started, ready, attempt, asked) in [
+        (false, false, 2, "probe:c:Startup"),
+        (true, false, 2, "probe:c:Readiness"),
+        (true, true, 2, "probe:c:Readiness"),
+        // The status is that of an earlier instance.
+        (true, true, 3, "probe:c:Startup"),
+    ] {
+        let mut pod = running_in_api("Always");
+        pod["spec"]["containers"][0]["startupProbe"] = exec.clone();
+        pod["spec"]["containers"][0]["readinessProbe"] = exec.clone();
+        pod["status"]["containerStatuses"][0]["started"] = json!(started);
+        pod["status"]["containerStatuses"][0]["ready"] = json!(ready);
+        let mut story = Story::with(pod, &[record(attempt, None)]);
+        assert_eq!(story.tick(), asked, "started {started} ready {ready}");
+        let status = story.status();
+        let container = &status["containerStatuses"][0];
+        let holds = attempt == 2;
+        assert_eq!((&container["started"], &container["ready"]), (&json!(started && holds), &json!(ready && holds)));
+        if ready && holds {
+            assert_eq!(condition(&status, "Ready")["status"], "True");
+        }
+    }
+}
+
 #[test]
 fn reg_h08_an_exit_that_happened_meanwhile_is_reported_as_it_was() {
     for (code, phase) in [(0, Phase::Succeeded), (1, Phase::Failed)] {
