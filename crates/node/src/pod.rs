@@ -207,6 +207,14 @@ pub struct PodStatus {
     pub container_statuses: Vec<ContainerStatus>,
 }
 
+impl PodStatus {
+    /// Was some container running when this was written?
+    pub fn says_running(&self) -> bool {
+        let all = self.init_container_statuses.iter().chain(&self.container_statuses);
+        all.filter_map(|status| status.state.as_ref()).any(|state| state.running.is_some())
+    }
+}
+
 /// The phase of a pod (PL-5). `Unknown` is never written (PL-9); read, it counts as Pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Phase {

@@ -44,8 +44,16 @@ impl PodLifecycle {
             true if !started_before => Preparation::Wanted { failures: 0, not_before: Duration::ZERO },
             _ => Preparation::Done,
         };
+        let containers = containers(pod, records, now);
+        let deletion_grace = observed.deletion_grace_seconds.map(whole_seconds);
+        // A phase that somebody else wrote says nothing about the containers.
+        let is_end_known = !pod.status.says_running() && !containers.iter().any(Container::is_live);
         let stage = match is_terminal {
-            true => Stage::Stopped { is_clean: false, is_clean_up_asked: false },
+            true if is_end_known => Stage::Stopped { is_clean: false, is_clean_up_asked: false },
+            true => {
+                let grace = deletion_grace.unwrap_or_else(|| whole_seconds(pod.spec.grace_seconds()));
+                Stage::Stopping { deadline: now.elapsed + grace.max(Duration::from_secs(1)) }
+            }
             false => Stage::Working,
         };
         Self {
@@ -55,7 +63,7 @@ impl PodLifecycle {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             generation: pod.metadata.generation,
             start_time,
-            containers: containers(pod, records, now),
+            containers,
             preparation,
             stage,
             phase: pod.status.phase,
@@ -63,7 +71,7 @@ impl PodLifecycle {
             message: pod.status.message.clone(),
             transitions,
             unmet_gates: observed.unmet_gates,
-            deletion_grace: observed.deletion_grace_seconds.map(whole_seconds),
+            deletion_grace,
             active_deadline: pod.spec.active_deadline_seconds.map(|seconds| {
                 let left = whole_seconds(seconds).saturating_sub(now.since_wall(start_time));
                 now.elapsed + left
@@ -72,7 +80,7 @@ impl PodLifecycle {
             is_forced: false,
             is_disrupted: false,
             is_gone: false,
-            has_reported_end: is_terminal,
+            has_reported_end: is_terminal && is_end_known,
             is_delete_sent: false,
         }
     }

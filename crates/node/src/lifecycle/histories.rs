@@ -13,14 +13,26 @@ use super::*;
 /// Something that may happen; what does not fit the moment does nothing.
 #[derive(Clone, Debug)]
 enum Step {
-    Prepared { fails: bool },
+    Prepared {
+        fails: bool,
+    },
     Starts,
     CannotStart,
     IsMisconfigured,
-    Exits { code: i32 },
-    Hook { fails: bool },
-    Passes { seconds: u64 },
-    Deleted { grace: i64 },
+    Exits {
+        code: i32,
+    },
+    Hook {
+        fails: bool,
+    },
+    Passes {
+        seconds: u64,
+    },
+    Deleted {
+        grace: i64,
+    },
+    /// Somebody else sets the phase.
+    EndedByOther,
     Reported,
     CleanedUp,
     AgentRestarts,
@@ -36,6 +48,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<bool>().prop_map(|fails| Step::Hook { fails }),
         4 => (0..400_u64).prop_map(|seconds| Step::Passes { seconds }),
         1 => (0..30_i64).prop_map(|grace| Step::Deleted { grace }),
+        1 => Just(Step::EndedByOther),
         3 => Just(Step::Reported),
         2 => Just(Step::CleanedUp),
         2 => Just(Step::AgentRestarts),
@@ -82,6 +95,7 @@ struct World {
     now: Moment,
     machine: BTreeMap<(Index, u32), Instance>,
     hooks: Vec<(Index, u32, Hook)>,
+    is_ended_by_other: bool,
     is_preparing: bool,
     is_clean_up_asked: bool,
     is_forgotten: bool,
@@ -98,6 +112,7 @@ impl World {
             now,
             machine: BTreeMap::new(),
             hooks: Vec::new(),
+            is_ended_by_other: false,
             is_preparing: false,
             is_clean_up_asked: false,
             is_forgotten: false,
@@ -113,6 +128,7 @@ impl World {
                 Action::Prepare => self.is_preparing = true,
                 Action::Start { container, attempt } => {
                     assert!(!self.is_deleted(), "PL-30: nothing starts in a pod that is being deleted");
+                    assert!(!self.is_ended_by_other, "PL-30: nothing starts in a pod that has ended");
                     let before = self.machine.insert((container, attempt), Instance::Ordered);
                     assert_eq!(before, None, "INV-49: {container}/{attempt} was started before");
                     let earlier = self.machine.range((container, 0)..(container, attempt));
@@ -167,11 +183,12 @@ impl World {
         if self.api_phase().is_terminal() {
             assert_eq!(phase, self.api_phase(), "INV-48");
         }
-        if phase.is_terminal() {
+        if phase.is_terminal() && !self.is_ended_by_other {
             self.assert_nothing_runs();
         }
+        let is_end = self.life.has_ended();
         self.object["status"] = self.life.status_patch("10.0.0.1", self.now)["status"].take();
-        self.input(Input::Reported(phase));
+        self.input(Input::Reported { phase, is_end });
     }
 
     fn take(&mut self, step: &Step) {
@@ -223,13 +240,18 @@ impl World {
                 self.object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
                 self.observe();
             }
+            Step::EndedByOther if !self.api_phase().is_terminal() => {
+                self.is_ended_by_other = true;
+                self.object["status"]["phase"] = json!("Failed");
+                self.observe();
+            }
             Step::Reported => self.report(),
             Step::CleanedUp if self.is_clean_up_asked => {
                 self.is_clean_up_asked = false;
                 self.input(Input::CleanedUp);
             }
             Step::AgentRestarts => self.restart_agent(),
-            Step::Prepared { .. } | Step::CleanedUp => {}
+            Step::Prepared { .. } | Step::EndedByOther | Step::CleanedUp => {}
         }
     }
 
@@ -261,6 +283,14 @@ impl World {
         self.input(Input::Tick);
     }
 
+    /// The API knows the end of everything that ran.
+    fn assert_end_is_known(&self) {
+        self.assert_nothing_runs();
+        assert!(self.api_phase().is_terminal(), "KEP-3939: {:?}", self.object);
+        let pod: Pod = serde_json::from_value(self.object.clone()).unwrap();
+        assert!(!pod.status.says_running(), "PL-38: {:?}", self.object);
+    }
+
     /// From now on everything goes well: the pod must come to its end.
     fn wind_up(&mut self) {
         self.take(&Step::Deleted { grace: 0 });
@@ -276,7 +306,7 @@ impl World {
                 self.take(&step);
             }
         }
-        assert!(self.api_phase().is_terminal(), "KEP-3939: {:?}", self.object);
+        self.assert_end_is_known();
         assert!(self.is_delete_sent, "PL-47: {:?}", self.life);
         self.input(Input::Gone);
         assert!(self.is_forgotten, "{:?}", self.life);
@@ -294,7 +324,7 @@ proptest! {
             }
         }
         if world.is_forgotten {
-            prop_assert!(world.api_phase().is_terminal());
+            world.assert_end_is_known();
         } else {
             world.wind_up();
         }

@@ -37,9 +37,11 @@ impl PodLifecycle {
                     *is_clean = true;
                 }
             }
-            Input::Reported(phase) => {
-                self.phase = phase;
-                self.has_reported_end |= phase.is_terminal();
+            Input::Reported { phase, is_end } => {
+                if !self.phase.is_terminal() {
+                    self.phase = phase;
+                }
+                self.has_reported_end |= is_end;
             }
             Input::Shutdown { grace_max } => self.shut_down(grace_max, now),
             Input::Tick => {}
@@ -74,10 +76,14 @@ impl PodLifecycle {
                 self.shorten_stop(now.elapsed + grace.max(Duration::from_secs(1)));
             }
         }
-        if observed.phase.is_terminal() && !self.has_ended() {
+        if observed.phase.is_terminal() && !self.phase.is_terminal() {
+            // Whoever wrote it, it stays. How the containers end is still to be reported (PL-8, PL-38).
             self.phase = observed.phase;
-            self.has_reported_end = true;
-            self.begin_stop(self.default_grace(), now);
+            self.reason = observed.reason;
+            self.message = observed.message;
+            if self.stage == Stage::Working {
+                self.begin_stop(self.default_grace(), now);
+            }
         }
     }
 

@@ -92,7 +92,11 @@ pub enum Input {
     /// Volumes and directories are gone.
     CleanedUp,
     /// The API has the status with this phase.
-    Reported(Phase),
+    Reported {
+        phase: Phase,
+        /// It was made after the pod had ended: nothing is left to report.
+        is_end: bool,
+    },
     /// The node goes down and takes its pods with it; they get at most this much grace (PL-62).
     Shutdown {
         grace_max: Duration,
@@ -109,12 +113,16 @@ pub struct Observed {
     pub generation: Option<i64>,
     /// A terminal one that somebody else wrote stops the pod (PL-38).
     pub phase: Phase,
+    /// That of a terminal phase.
+    pub reason: Option<String>,
+    pub message: Option<String>,
     pub unmet_gates: Option<String>,
 }
 
 impl Observed {
     pub fn of(pod: &Pod) -> Self {
         let meta = &pod.metadata;
+        let of_end = |text: &Option<String>| text.clone().filter(|_| pod.status.phase.is_terminal());
         Self {
             deletion_grace_seconds: meta
                 .deletion_timestamp
@@ -122,6 +130,8 @@ impl Observed {
                 .map(|_| meta.deletion_grace_period_seconds.unwrap_or_else(|| pod.spec.grace_seconds())),
             generation: meta.generation,
             phase: pod.status.phase,
+            reason: of_end(&pod.status.reason),
+            message: of_end(&pod.status.message),
             unmet_gates: unmet_gates(pod),
         }
     }
@@ -204,7 +214,7 @@ pub struct PodLifecycle {
     containers: Vec<Container>,
     preparation: Preparation,
     stage: Stage,
-    /// The phase the API was last told, or told us.
+    /// The phase the API was last told, or told us; a terminal one stays (PL-2).
     phase: Phase,
     reason: Option<String>,
     message: Option<String>,
@@ -219,6 +229,7 @@ pub struct PodLifecycle {
     /// The end is the node's doing, not the pod's: DisruptionTarget.
     is_disrupted: bool,
     is_gone: bool,
+    /// The API knows how all containers ended.
     has_reported_end: bool,
     is_delete_sent: bool,
 }

@@ -84,9 +84,13 @@ impl Story {
 
     /// Cleans up and reports the end; answers what comes after.
     fn finish(&mut self) -> String {
-        let phase = self.phase();
         let first = self.take(Input::CleanedUp);
-        format!("{first} {}", self.take(Input::Reported(phase))).trim().to_owned()
+        format!("{first} {}", self.reported()).trim().to_owned()
+    }
+
+    /// The API has the status as it is now.
+    fn reported(&mut self) -> String {
+        self.take(Input::Reported { phase: self.phase(), is_end: self.pod.has_ended() })
     }
 }
 
@@ -289,7 +293,7 @@ fn a_deleted_pod_is_terminated_reported_and_then_deleted() {
     assert_eq!(story.exited("c", 143), "cleanup");
     assert_eq!(story.phase(), Phase::Failed);
     assert_eq!(story.take(Input::CleanedUp), "", "no DELETE before the API has the end (PL-47)");
-    assert_eq!(story.take(Input::Reported(Phase::Failed)), "delete");
+    assert_eq!(story.reported(), "delete");
     assert_eq!(story.take(Input::Gone), "forget");
 }
 
@@ -502,7 +506,7 @@ fn a_rejected_pod_has_no_container_statuses() {
     assert_eq!(status["message"], "Pod was rejected: no cpu");
     assert_eq!(status.get("containerStatuses"), None);
     assert_eq!(event.reason, "OutOfcpu");
-    assert_eq!(rejected.step(Input::Reported(Phase::Failed), now), [Action::Forget]);
+    assert_eq!(rejected.step(Input::Reported { phase: Phase::Failed, is_end: true }, now), [Action::Forget]);
 }
 
 fn running_in_api(policy: &str) -> Value {
@@ -618,10 +622,30 @@ fn an_order_whose_outcome_is_not_known_yet_is_waited_for() {
 fn a_terminal_pod_is_never_started() {
     let mut pod = running_in_api("Always");
     pod["status"]["phase"] = json!("Failed");
+    pod["status"]["containerStatuses"][0]["state"] = json!({"terminated": {"exitCode": 7}});
     let mut story = Story::with(pod, &[]);
     assert_eq!(story.tick(), "cleanup");
     assert_eq!(story.take(Input::CleanedUp), "forget");
     assert_eq!(story.phase(), Phase::Failed);
+}
+
+/// Somebody ended the pod while no agent was here; what still runs is stopped, and how it ended is reported.
+#[test]
+fn what_still_runs_of_a_terminal_pod_is_stopped_and_its_end_reported() {
+    let mut pod = running_in_api("Always");
+    pod["status"]["phase"] = json!("Succeeded");
+    let mut story = Story::with(pod.clone(), &[record(2, None)]);
+    assert_eq!(story.tick(), "term:c");
+    assert_eq!(story.exited("c", 143), "cleanup");
+    assert_eq!(story.take(Input::CleanedUp), "", "not before the API has the end");
+    assert_eq!(story.status()["containerStatuses"][0]["state"]["terminated"]["exitCode"], 143);
+    assert_eq!((story.phase(), story.reported().as_str()), (Phase::Succeeded, "forget"));
+    for (records, code) in [(vec![record(2, Some(3))], 3), (vec![], 137)] {
+        let mut story = Story::with(pod.clone(), &records);
+        assert_eq!(story.tick(), "cleanup");
+        assert_eq!(story.status()["containerStatuses"][0]["state"]["terminated"]["exitCode"], code);
+        assert_eq!(story.finish(), "forget");
+    }
 }
 
 #[test]
@@ -629,10 +653,36 @@ fn a_phase_that_somebody_else_made_terminal_stops_the_pod_and_stays() {
     let mut story = Story::new(single("Always"));
     story.tick();
     story.started("c");
-    let failed = Observed { phase: Phase::Failed, ..Observed::default() };
+    let (reason, message) = (Some("NodeLost".to_owned()), Some("gone".to_owned()));
+    let failed = Observed { phase: Phase::Failed, reason, message, ..Observed::default() };
     assert_eq!(story.take(Input::Observed(failed)), "term:c");
+    // Of a status that was under way, and of one that was made before the end.
+    assert_eq!(story.take(Input::Reported { phase: Phase::Running, is_end: false }), "");
+    assert_eq!(story.reported(), "");
     assert_eq!(story.exited("c", 0), "cleanup");
-    assert_eq!(story.phase(), Phase::Failed);
+    assert_eq!(story.take(Input::CleanedUp), "", "how the containers ended is to be reported");
+    let status = story.status();
+    assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("NodeLost")));
+    assert_eq!(status["message"], "gone");
+    assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 0);
+    assert_eq!(condition(&status, "Ready")["status"], "False");
+    assert_eq!(story.reported(), "forget");
+}
+
+#[test]
+fn a_phase_that_somebody_else_made_terminal_gives_no_more_grace() {
+    let mut story = Story::new(single("Always"));
+    story.tick();
+    story.started("c");
+    assert_eq!(story.deleted(3), "term:c");
+    story.pass(2);
+    let observed =
+        Observed { deletion_grace_seconds: Some(3), phase: Phase::Failed, generation: Some(2), ..Observed::default() };
+    assert_eq!(story.take(Input::Observed(observed)), "");
+    story.pass(1);
+    assert_eq!(story.tick(), "kill:c");
+    assert_eq!(story.exited("c", 137), "cleanup");
+    assert_eq!(story.finish(), "delete");
 }
 
 #[test]

@@ -40,7 +40,7 @@ impl Mirrored for Watched {
 
 enum Message {
     Change(Box<Change<Watched>>),
-    StatusSent { uid: Uid, phase: Phase, answer: Answer },
+    StatusSent { uid: Uid, phase: Phase, is_end: bool, answer: Answer },
     DeleteSent { uid: Uid, answer: Answer },
 }
 
@@ -157,7 +157,7 @@ impl Agent {
                 Change::Vanished { uid } => self.gone(&uid.into()),
                 Change::Synced => self.sweep(),
             },
-            Message::StatusSent { uid, phase, answer } => self.status_sent(&uid, phase, answer),
+            Message::StatusSent { uid, phase, is_end, answer } => self.status_sent(&uid, phase, is_end, answer),
             Message::DeleteSent { uid, answer } => match answer {
                 Answer::Done => {}
                 Answer::Gone => self.gone(&uid),
@@ -211,11 +211,11 @@ impl Agent {
         }
     }
 
-    fn status_sent(&mut self, uid: &Uid, phase: Phase, answer: Answer) {
+    fn status_sent(&mut self, uid: &Uid, phase: Phase, is_end: bool, answer: Answer) {
         let Some(entry) = self.pods.get_mut(uid) else { return };
         entry.is_sending = false;
         match answer {
-            Answer::Done => self.input(uid, Input::Reported(phase)),
+            Answer::Done => self.input(uid, Input::Reported { phase, is_end }),
             Answer::Gone => self.gone(uid),
             Answer::Failed => {
                 entry.sent = None;
@@ -290,7 +290,7 @@ impl Agent {
         if entry.is_sending || entry.retry_at.is_some() {
             return;
         }
-        let phase = entry.life.reported_phase();
+        let (phase, is_end) = (entry.life.reported_phase(), entry.life.has_ended());
         let patch = entry.life.status_patch(ADDRESS, now);
         if entry.sent.as_ref() == Some(&patch) {
             return;
@@ -301,7 +301,7 @@ impl Agent {
         let (client, messages, uid) = (self.context.client.clone(), self.messages.clone(), uid.clone());
         tokio::spawn(async move {
             let sent = requests::patch::<Ignored>(&client, &path, PatchType::Strategic, &patch).await;
-            let _ = messages.send(Message::StatusSent { uid, phase, answer: answer(sent.map(drop)) });
+            let _ = messages.send(Message::StatusSent { uid, phase, is_end, answer: answer(sent.map(drop)) });
         });
     }
 

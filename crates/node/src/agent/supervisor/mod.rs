@@ -74,6 +74,8 @@ pub(super) enum Message {
     StatusSent {
         uid: Uid,
         phase: Phase,
+        /// The pod had ended when the status was made.
+        is_end: bool,
         answer: Answer,
     },
     DeleteSent {
@@ -256,7 +258,9 @@ impl Supervisor {
         match message {
             Message::Input { uid, input } => self.input(&uid, input).await,
             Message::Nothing => {}
-            Message::StatusSent { uid, phase, answer } => self.status_sent(&uid, phase, answer).await,
+            Message::StatusSent { uid, phase, is_end, answer } => {
+                self.status_sent(&uid, phase, is_end, answer).await;
+            }
             Message::DeleteSent { uid, answer } => match answer {
                 Answer::Done => {}
                 Answer::Gone => self.gone(&uid).await,
@@ -271,14 +275,14 @@ impl Supervisor {
         }
     }
 
-    async fn status_sent(&mut self, uid: &Uid, phase: Phase, answer: Answer) {
+    async fn status_sent(&mut self, uid: &Uid, phase: Phase, is_end: bool, answer: Answer) {
         let now = self.clock.now();
         self.interim_calls -= usize::from(!phase.is_terminal());
         let Some(entry) = self.pods.get_mut(uid) else { return };
         match answer {
             Answer::Done => {
                 entry.status.sent();
-                self.input(uid, Input::Reported(phase)).await;
+                self.input(uid, Input::Reported { phase, is_end }).await;
             }
             // Force-deleted, or another pod has its name (PL-141).
             Answer::Gone => {
@@ -314,14 +318,15 @@ impl Supervisor {
         } else if is_interim && self.calls.available_permits() < CALLS_MAX - CALLS_BUSY {
             entry.status.give_way(now.elapsed);
         }
-        if entry.status.is_due(now.elapsed, entry.life.has_ended()) {
+        let is_end = entry.life.has_ended();
+        if entry.status.is_due(now.elapsed, is_end) {
             let patch = entry.life.status_patch(&entry.facts.host_ip, now);
             if entry.status.begin(&patch) {
                 self.interim_calls += usize::from(is_interim);
                 let (client, facts, uid) = (self.client.clone(), Arc::clone(&entry.facts), Arc::clone(uid));
                 self.spawn_call(async move {
                     let answer = calls::patch_status(&client, &facts.namespace, &facts.name, &patch).await;
-                    Message::StatusSent { uid, phase, answer }
+                    Message::StatusSent { uid, phase, is_end, answer }
                 });
             }
         }

@@ -54,7 +54,9 @@ impl Supervisor {
         // A DELETE that came before the end waits for the node to confirm it (PL-48).
         let awaits_delete = pod.metadata.deletion_timestamp.is_some()
             && pod.metadata.deletion_grace_period_seconds.is_some_and(|grace| grace > 0);
-        if !is_terminal || awaits_delete || !records.is_empty() {
+        // Somebody else ended it while no agent was here to report what became of its containers.
+        let is_unreported = !self.has_listed && pod.status.says_running();
+        if !is_terminal || awaits_delete || is_unreported || !records.is_empty() {
             self.adopt(uid, pod, &records).await;
         }
     }
