@@ -10,7 +10,7 @@ use teeth::{Mutation, is};
 use super::conditions::Transitions;
 use super::container::{Container, Exit, Kind, State};
 use super::probe::Probes;
-use super::{Index, Observed, PodLifecycle, Preparation, Stage, restart, whole_seconds};
+use super::{ActiveDeadline, Index, Observed, PodLifecycle, Preparation, Stage, restart, whole_seconds};
 use crate::moment::Moment;
 use crate::pod::{self, Pod};
 
@@ -72,10 +72,9 @@ impl PodLifecycle {
             transitions,
             unmet_gates: observed.unmet_gates,
             deletion_grace,
-            active_deadline: pod.spec.active_deadline_seconds.map(|seconds| {
-                let left = whole_seconds(seconds).saturating_sub(now.since_wall(start_time));
-                now.elapsed + left
-            }),
+            active_deadline: observed
+                .active_deadline_seconds
+                .map(|seconds| ActiveDeadline::new(seconds, start_time, now)),
             is_rejected: false,
             is_forced: false,
             is_disrupted: false,

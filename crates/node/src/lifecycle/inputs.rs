@@ -10,8 +10,8 @@ use super::probe::{ProbeKind, Probes, Verdict};
 use super::progress::begin_container_stop;
 use super::stop::Stop;
 use super::{
-    Action, Hook, Index, Input, Observed, PodLifecycle, Preparation, Stage, StartFailure, has_hook, normal, restart,
-    retry_after, warning, whole_seconds,
+    Action, ActiveDeadline, Hook, Index, Input, Observed, PodLifecycle, Preparation, Stage, StartFailure, has_hook,
+    normal, restart, retry_after, warning, whole_seconds,
 };
 use crate::moment::Moment;
 
@@ -69,6 +69,10 @@ impl PodLifecycle {
     fn observed(&mut self, observed: Observed, now: Moment) {
         self.generation = observed.generation.or(self.generation);
         self.unmet_gates = observed.unmet_gates;
+        let seconds = observed.active_deadline_seconds;
+        if seconds != self.active_deadline.map(|deadline| deadline.seconds) {
+            self.active_deadline = seconds.map(|seconds| ActiveDeadline::new(seconds, self.start_time, now));
+        }
         if let Some(seconds) = observed.deletion_grace_seconds {
             let grace = whole_seconds(seconds);
             if self.deletion_grace.is_none_or(|before| grace < before) {

@@ -116,6 +116,8 @@ pub struct Observed {
     /// That of a terminal phase.
     pub reason: Option<String>,
     pub message: Option<String>,
+    /// May be set, and made shorter, while the pod runs.
+    pub active_deadline_seconds: Option<i64>,
     pub unmet_gates: Option<String>,
 }
 
@@ -132,6 +134,7 @@ impl Observed {
             phase: pod.status.phase,
             reason: of_end(&pod.status.reason),
             message: of_end(&pod.status.message),
+            active_deadline_seconds: pod.spec.active_deadline_seconds,
             unmet_gates: unmet_gates(pod),
         }
     }
@@ -221,8 +224,7 @@ pub struct PodLifecycle {
     transitions: Transitions,
     unmet_gates: Option<String>,
     deletion_grace: Option<Duration>,
-    /// When `activeDeadlineSeconds` is over.
-    active_deadline: Option<Duration>,
+    active_deadline: Option<ActiveDeadline>,
     is_rejected: bool,
     /// Failed whatever its containers did.
     is_forced: bool,
@@ -232,6 +234,21 @@ pub struct PodLifecycle {
     /// The API knows how all containers ended.
     has_reported_end: bool,
     is_delete_sent: bool,
+}
+
+/// `activeDeadlineSeconds` and when they are over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ActiveDeadline {
+    seconds: i64,
+    at: Duration,
+}
+
+impl ActiveDeadline {
+    /// Counted from when the node first saw the pod (PL-57).
+    fn new(seconds: i64, start_time: Timestamp, now: Moment) -> Self {
+        let left = whole_seconds(seconds).saturating_sub(now.since_wall(start_time));
+        Self { seconds, at: now.elapsed + left }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -341,7 +358,7 @@ impl PodLifecycle {
             Preparation::Wanted { not_before, .. } if self.stage == Stage::Working => Some(not_before),
             _ => None,
         };
-        let deadline = self.active_deadline.filter(|_| self.stage == Stage::Working);
+        let deadline = self.active_deadline.map(|deadline| deadline.at).filter(|_| self.stage == Stage::Working);
         let containers = self.containers.iter().filter_map(|container| self.container_wake(container));
         preparation.into_iter().chain(deadline).chain(containers).min()
     }

@@ -35,7 +35,7 @@ impl PodLifecycle {
             self.begin_stop(grace, now);
         } else if self.is_gone {
             self.begin_stop(Duration::ZERO, now);
-        } else if self.active_deadline.is_some_and(|deadline| now.elapsed >= deadline) {
+        } else if self.active_deadline.is_some_and(|deadline| now.elapsed >= deadline.at) {
             let message = "Pod was active on the node longer than the specified deadline".to_owned();
             actions.push(normal("DeadlineExceeded", message.clone(), None));
             self.force_end("DeadlineExceeded", &message);

@@ -382,6 +382,25 @@ fn the_active_deadline_fails_the_pod_whatever_its_exit_code() {
 }
 
 #[test]
+fn an_active_deadline_counts_from_the_start_whenever_it_is_set() {
+    let mut story = Story::new(single("Never"));
+    story.tick();
+    story.started("c");
+    story.pass(10);
+    let within = |seconds| Input::Observed(Observed { active_deadline_seconds: Some(seconds), ..Observed::default() });
+    assert_eq!(story.take(within(60)), "");
+    assert_eq!(story.pod.wake(), Some(story.now.elapsed + Duration::from_secs(50)));
+    assert_eq!(story.take(within(12)), "");
+    story.pass(2);
+    assert_eq!(story.tick(), "term:c");
+    let mut story = Story::new(single("Never"));
+    story.tick();
+    story.started("c");
+    story.pass(10);
+    assert_eq!(story.take(within(10)), "term:c", "its time is over already");
+}
+
+#[test]
 fn a_node_that_goes_down_fails_its_pods_and_says_that_it_was_not_their_fault() {
     let mut story = Story::new(single("OnFailure"));
     story.tick();
