@@ -219,6 +219,7 @@ pub struct PodLifecycle {
     stage: Stage,
     /// The phase the API was last told, or told us; a terminal one stays (PL-2).
     phase: Phase,
+    /// Those of the end, reported with it.
     reason: Option<String>,
     message: Option<String>,
     transitions: Transitions,

@@ -29,9 +29,13 @@ pub(crate) fn patch(pod: &mut PodLifecycle, host_ip: &str, now: Moment) -> Value
     if let Some(generation) = generation {
         status.insert("observedGeneration".to_owned(), generation.into());
     }
-    status.insert("phase".to_owned(), pod.reported_phase().as_str().into());
-    status.insert("reason".to_owned(), pod.reason.as_deref().into());
-    status.insert("message".to_owned(), pod.message.as_deref().into());
+    let phase = pod.reported_phase();
+    status.insert("phase".to_owned(), phase.as_str().into());
+    // Why the pod ends is said together with its end, and not before (PL-8).
+    if phase.is_terminal() {
+        status.insert("reason".to_owned(), pod.reason.as_deref().into());
+        status.insert("message".to_owned(), pod.message.as_deref().into());
+    }
     let own = conditions.iter().zip(TYPES).zip(since);
     let own = own.map(|((condition, kind), since)| condition_value(condition, kind, since, generation));
     let conditions: Vec<Value> = disruption(pod, now).into_iter().chain(own).collect();

@@ -375,6 +375,8 @@ fn the_active_deadline_fails_the_pod_whatever_its_exit_code() {
     assert_eq!(story.pod.wake(), Some(story.now.elapsed + Duration::from_secs(5)));
     story.pass(5);
     assert_eq!(story.tick(), "term:c");
+    let status = story.status();
+    assert_eq!((&status["phase"], status.get("reason"), status.get("message")), (&json!("Running"), None, None));
     assert_eq!(story.exited("c", 0), "cleanup");
     let status = story.status();
     assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("DeadlineExceeded")));
@@ -406,7 +408,9 @@ fn a_node_that_goes_down_fails_its_pods_and_says_that_it_was_not_their_fault() {
     story.tick();
     story.started("c");
     assert_eq!(story.take(Input::Shutdown { grace_max: Duration::from_secs(3) }), "term:c");
-    assert_eq!(story.status()["conditions"][0]["type"], "PodReadyToStartContainers", "not before the end (PL-66)");
+    let status = story.status();
+    assert_eq!(status["conditions"][0]["type"], "PodReadyToStartContainers", "not before the end (PL-66)");
+    assert_eq!(status.get("reason"), None, "PL-8");
     story.pass(3);
     assert_eq!(story.tick(), "kill:c");
     assert_eq!(story.exited("c", 137), "cleanup");
