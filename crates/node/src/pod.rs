@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, ContainerStatus, DownwardAPIVolumeSource, EmptyDirVolumeSource, EnvFromSource, EnvVar,
-    HostPathVolumeSource, Lifecycle, PodCondition, Probe, ProjectedVolumeSource, ResourceRequirements,
-    SecretVolumeSource, VolumeMount,
+    ConfigMapVolumeSource, ContainerPort, ContainerStatus, DownwardAPIVolumeSource, EmptyDirVolumeSource,
+    EnvFromSource, EnvVar, HostPathVolumeSource, Lifecycle, PodCondition, Probe, ProjectedVolumeSource,
+    ResourceRequirements, SecretVolumeSource, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::de::IgnoredAny;
@@ -124,6 +124,7 @@ pub struct Container {
     pub command: Vec<String>,
     pub args: Vec<String>,
     pub working_dir: Option<String>,
+    pub ports: Vec<ContainerPort>,
     pub env: Vec<EnvVar>,
     pub env_from: Vec<EnvFromSource>,
     pub resources: Option<Box<ResourceRequirements>>,

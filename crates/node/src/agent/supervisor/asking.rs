@@ -81,6 +81,8 @@ impl Supervisor {
         if let Some(exec) = question.exec {
             return self.exec(asked, exec.command.unwrap_or_default(), limit).await;
         }
+        let Some(entry) = self.pods.get(&asked.uid) else { return };
+        let ports = entry.life.container_spec(asked.container).ports.clone();
         // Answers may take long: they do not take a permit from status writes.
         let (messages, address) = (self.messages.clone(), self.address);
         tokio::spawn(async move {
@@ -88,9 +90,9 @@ impl Supervisor {
                 tokio::time::sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))).await;
                 Ok(())
             } else if let Some(get) = question.http_get {
-                probing::http(&get, address, limit).await
+                probing::http(&get, &ports, address, limit).await
             } else if let Some(tcp) = question.tcp_socket {
-                probing::tcp(&tcp, address, limit).await
+                probing::tcp(&tcp, &ports, address, limit).await
             } else {
                 Err("this node has no probes or hooks of this kind".to_owned())
             };
