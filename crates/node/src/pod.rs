@@ -171,6 +171,7 @@ pub struct SecurityContext {
     pub run_as_group: Option<i64>,
     pub run_as_non_root: Option<bool>,
     pub fs_group: Option<i64>,
+    pub supplemental_groups: Vec<i64>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

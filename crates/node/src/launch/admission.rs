@@ -74,6 +74,13 @@ pub(crate) fn user_of(container: &Container, spec: &PodSpec) -> (Option<i64>, Op
     (user, group)
 }
 
+/// The supplementary groups of a pod's processes.
+pub(crate) fn groups_of(spec: &PodSpec) -> Vec<u32> {
+    let Some(context) = spec.security_context.as_deref() else { return Vec::new() };
+    let fs_group = context.fs_group.filter(|group| !context.supplemental_groups.contains(group));
+    context.supplemental_groups.iter().copied().chain(fs_group).filter_map(|group| u32::try_from(group).ok()).collect()
+}
+
 fn check_user(container: &Container, spec: &PodSpec, abilities: Abilities) -> Result<(), Rejection> {
     let (user, group) = user_of(container, spec);
     let own_user = i64::from(rustix::process::geteuid().as_raw());

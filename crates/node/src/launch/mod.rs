@@ -18,7 +18,7 @@ use self::environment::Environment;
 use self::sources::Sources;
 use crate::logs::Bounds;
 use crate::nursery::Layout;
-use crate::nursery::protocol::{InstanceId, Launch, Limits, Mount};
+use crate::nursery::protocol::{Abilities, InstanceId, Launch, Limits, Mount};
 use crate::pod::{Container, PodSpec};
 
 /// Where containers leave a last message unless they say otherwise.
@@ -42,7 +42,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) container: &'a Container,
     pub(crate) surroundings: &'a Surroundings,
     pub(crate) attempt: u32,
-    pub(crate) can_mount: bool,
+    pub(crate) abilities: Abilities,
 }
 
 impl Surroundings {
@@ -100,6 +100,7 @@ fn finish(inputs: Inputs<'_>, mut environment: Environment) -> Result<Launch, St
         wants_log_tail: container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError"),
         user: differs(number(user), rustix::process::geteuid().as_raw()),
         group: differs(number(group), rustix::process::getegid().as_raw()),
+        groups: if inputs.abilities.users { admission::groups_of(spec) } else { Vec::new() },
         hostname: environment::hostname(spec, &facts.name),
         mounts,
         termination_message,
@@ -120,7 +121,7 @@ fn mounts(inputs: Inputs<'_>, environment: &Environment) -> Result<Vec<Mount>, S
             return Err(format!("volume \"{}\" not found", mount.name));
         };
         // Credentials are worth having even where nothing can be mounted: they are found by `KUBECONFIG`.
-        if volume.is_api_access() && !inputs.can_mount {
+        if volume.is_api_access() && !inputs.abilities.mounts {
             continue;
         }
         let sub_path = match (&mount.sub_path_expr, &mount.sub_path) {
@@ -158,7 +159,7 @@ fn kubeconfig(inputs: Inputs<'_>) -> Option<PathBuf> {
         let volume = volume_of(&mount.name).filter(|volume| volume.is_api_access())?;
         Some((mount, volume))
     })?;
-    let directory = if inputs.can_mount {
+    let directory = if inputs.abilities.mounts {
         PathBuf::from(&mount.mount_path)
     } else {
         let volumes = volumes_directory(&inputs.surroundings.layout, &inputs.facts.uid);
@@ -199,7 +200,7 @@ fn message_file(inputs: Inputs<'_>, command: &[String], mounts: &mut Vec<Mount>)
     let path = path.unwrap_or(DEFAULT_MESSAGE_PATH);
     let is_wanted =
         !mounts.is_empty() || path != DEFAULT_MESSAGE_PATH || command.iter().any(|word| word.contains(path));
-    if !is_wanted || !inputs.can_mount || !path.starts_with('/') {
+    if !is_wanted || !inputs.abilities.mounts || !path.starts_with('/') {
         return Ok(None);
     }
     let directory = inputs.surroundings.layout.pod(&inputs.facts.uid).join("messages");
@@ -249,6 +250,24 @@ mod tests {
         assert_eq!(surroundings(Path::new("/node"), &[]).api_server(), None);
     }
 
+    #[test]
+    fn supplementary_groups_need_the_right_to_change_them() {
+        let spec: PodSpec = serde_json::from_value(json!({
+            "securityContext": {"fsGroup": 2000, "supplementalGroups": [3000, 2000]},
+            "containers": [{"name": "c", "command": ["true"]}],
+        }))
+        .unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let groups = |abilities| {
+            let (facts, surroundings) = (PodFacts::default(), surroundings(directory.path(), &[]));
+            let (container, surroundings) = (&spec.containers[0], &surroundings);
+            let inputs = Inputs { facts: &facts, spec: &spec, container, surroundings, attempt: 0, abilities };
+            launch_self_contained(inputs).unwrap().groups
+        };
+        assert_eq!(groups(Abilities { users: true, ..Abilities::default() }), [3000, 2000]);
+        assert_eq!(groups(Abilities::default()), [0_u32; 0]);
+    }
+
     /// Credentials are found where they are mounted or, where nothing can be, in the pod's own directory.
     #[test]
     fn credentials_are_found_with_and_without_mounts() {
@@ -267,7 +286,8 @@ mod tests {
             surroundings(directory.path(), &[("KUBERNETES_SERVICE_HOST", "h"), ("KUBERNETES_SERVICE_PORT", "1")]);
         let found = |container: usize, surroundings: &Surroundings, can_mount| {
             let container = &spec.containers[container];
-            let inputs = Inputs { facts: &facts, spec: &spec, container, surroundings, attempt: 0, can_mount };
+            let abilities = Abilities { mounts: can_mount, ..Abilities::default() };
+            let inputs = Inputs { facts: &facts, spec: &spec, container, surroundings, attempt: 0, abilities };
             let launch = launch_self_contained(inputs).unwrap();
             let kubeconfig = launch.environment.0.into_iter().find(|(name, _)| name == "KUBECONFIG");
             (kubeconfig.map(|(_, value)| value), launch.mounts.iter().any(|mount| mount.target == Path::new("/t")))

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
@@ -21,6 +21,11 @@ const API_ACCESS_PREFIX: &str = "kube-api-access-";
 
 /// Files keep this mode unless the volume says otherwise.
 const DEFAULT_MODE: i32 = 0o644;
+
+/// What the fsGroup of a pod may do with files that nobody writes to, as the kubelet's `SetVolumeOwnership` has it.
+const GROUP_READS: u32 = 0o440;
+/// New files of a directory belong to its group.
+const SET_GROUP: u32 = 0o2000;
 
 /// The file beside the token that tells programs where the API is and who they are.
 pub(super) const KUBECONFIG: &str = "kubeconfig";
@@ -48,6 +53,17 @@ pub(crate) struct Inputs<'a> {
     pub(crate) allocatable: &'a Allocatable,
     /// Where processes reach the API, if they can.
     pub(crate) api_server: Option<&'a str>,
+    /// Files can be given to a group of the pod's choice.
+    pub(crate) can_change_group: bool,
+}
+
+impl Inputs<'_> {
+    /// Whose the files are beside their owner. Without the right to change it they are the node's user's, as whom the
+    /// processes run then too.
+    fn group(&self) -> Option<u32> {
+        let group = self.spec.security_context.as_ref()?.fs_group.filter(|_| self.can_change_group)?;
+        u32::try_from(group).ok()
+    }
 }
 
 /// Files to be in a volume: path below it, content, mode.
@@ -90,9 +106,8 @@ async fn prepare_one(directory: &Path, volume: &Volume, inputs: Inputs<'_>, sour
         return check_host_path(host_path);
     }
     let own = directory.join(&volume.name);
-    let group = inputs.spec.security_context.as_ref().and_then(|context| context.fs_group);
     if volume.empty_dir.is_some() {
-        return empty_directory(&own, group).map_err(|error| error.to_string());
+        return empty_directory(&own, inputs.group()).map_err(|error| error.to_string());
     }
     let mut files = Files::new();
     if let Some(map) = &volume.config_map {
@@ -114,7 +129,7 @@ async fn prepare_one(directory: &Path, volume: &Volume, inputs: Inputs<'_>, sour
         let kind = volume.unsupported_kind().unwrap_or("unknown");
         return Err(format!("this node has no volumes of kind {kind}"));
     }
-    write_files(&own, &files).map_err(|error| error.to_string())
+    write_files(&own, &files, inputs.group()).map_err(|error| error.to_string())
 }
 
 /// Where the content of a volume is.
@@ -125,14 +140,19 @@ pub(crate) fn source_path(directory: &Path, volume: &Volume) -> PathBuf {
     }
 }
 
-fn empty_directory(own: &Path, group: Option<i64>) -> io::Result<()> {
+fn empty_directory(own: &Path, group: Option<u32>) -> io::Result<()> {
     fs::create_dir_all(own)?;
-    let mut mode = 0o777;
-    if let Some(group) = group.and_then(|group| u32::try_from(group).ok()) {
-        std::os::unix::fs::chown(own, None, Some(group))?;
-        mode = 0o2777;
+    set_access(own, 0o777, group.map(|group| (group, SET_GROUP)))
+}
+
+/// The mode of a file or directory and, with a group, also that and what the group may do.
+fn set_access(path: &Path, mode: u32, group: Option<(u32, u32)>) -> io::Result<()> {
+    let mut mode = mode;
+    if let Some((group, mode_of_group)) = group {
+        chown(path, None, Some(group))?;
+        mode |= mode_of_group;
     }
-    fs::set_permissions(own, Permissions::from_mode(mode))
+    fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
 fn check_host_path(source: &HostPathVolumeSource) -> Result<(), String> {
@@ -287,13 +307,14 @@ fn add(files: &mut Files, path: &str, content: Vec<u8>, mode: i32) -> Result<(),
 }
 
 /// Writes all files at once: they are links through `..data` to a directory that is switched atomically (PL-115).
-fn write_files(own: &Path, files: &Files) -> io::Result<()> {
+fn write_files(own: &Path, files: &Files, group: Option<u32>) -> io::Result<()> {
+    let set_directory = |path: &Path| set_access(path, 0o755, group.map(|group| (group, SET_GROUP)));
     let data = own.join("..data");
     if is_written(&data, files) {
         return Ok(());
     }
     fs::create_dir_all(own)?;
-    fs::set_permissions(own, Permissions::from_mode(0o755))?;
+    set_directory(own)?;
     let current = fs::read_link(&data).ok();
     let next = if current.as_deref() == Some(Path::new("..0")) { "..1" } else { "..0" };
     let target = own.join(next);
@@ -301,14 +322,20 @@ fn write_files(own: &Path, files: &Files) -> io::Result<()> {
         fs::remove_dir_all(&target)?;
     }
     fs::create_dir(&target)?;
-    fs::set_permissions(&target, Permissions::from_mode(0o755))?;
+    set_directory(&target)?;
     for (path, (content, mode)) in files {
-        let file = target.join(path);
-        if let Some(parent) = file.parent() {
-            fs::create_dir_all(parent)?;
+        let mut parent = target.clone();
+        for name in path.parent().iter().flat_map(|parent| parent.components()) {
+            parent.push(name);
+            if !parent.exists() {
+                fs::create_dir(&parent)?;
+                set_directory(&parent)?;
+            }
         }
+        let file = target.join(path);
         fs::write(&file, content)?;
-        fs::set_permissions(&file, Permissions::from_mode(u32::try_from(*mode).unwrap_or(0o644) & 0o777))?;
+        let mode = u32::try_from(*mode).unwrap_or(0o644) & 0o777;
+        set_access(&file, mode, group.map(|group| (group, GROUP_READS)))?;
     }
     let fresh = own.join("..data_tmp");
     let _ = fs::remove_file(&fresh);
@@ -374,17 +401,36 @@ mod tests {
     fn files_are_written_and_switched_as_a_whole() {
         let directory = TempDir::new().unwrap();
         let own = directory.path().join("v");
-        write_files(&own, &files(&[("a", "1", 0o644), ("d/e", "2", 0o400)])).unwrap();
+        write_files(&own, &files(&[("a", "1", 0o644), ("d/e", "2", 0o400)]), None).unwrap();
         assert_eq!(fs::read_to_string(own.join("a")).unwrap(), "1");
         assert_eq!(fs::read_to_string(own.join("d/e")).unwrap(), "2");
         assert_eq!(fs::metadata(own.join("d/e")).unwrap().permissions().mode() & 0o777, 0o400);
-        write_files(&own, &files(&[("a", "3", 0o644)])).unwrap();
+        write_files(&own, &files(&[("a", "3", 0o644)]), None).unwrap();
         assert_eq!(fs::read_to_string(own.join("a")).unwrap(), "3");
         assert!(!own.join("..0").exists(), "the old directory is gone");
         assert!(fs::symlink_metadata(own.join("d")).is_err(), "and links to what was in it");
         let before = fs::read_link(own.join("..data")).unwrap();
-        write_files(&own, &files(&[("a", "3", 0o644)])).unwrap();
+        write_files(&own, &files(&[("a", "3", 0o644)]), None).unwrap();
         assert_eq!(fs::read_link(own.join("..data")).unwrap(), before, "nothing is written if nothing changed");
+    }
+
+    /// As root a group that nobody is in, else the only one that can be given.
+    #[test]
+    fn files_are_readable_for_the_fs_group() {
+        use std::os::unix::fs::MetadataExt as _;
+        let own_group = rustix::process::getegid().as_raw();
+        let group = if rustix::process::geteuid().is_root() { 54321 } else { own_group };
+        let directory = TempDir::new().unwrap();
+        let own = directory.path().join("v");
+        write_files(&own, &files(&[("a", "1", 0o400), ("d/e/f", "2", 0o600)]), Some(group)).unwrap();
+        for (path, mode) in [("a", 0o440), ("d/e/f", 0o640), ("d/e", 0o2755), ("d", 0o2755), ("", 0o2755)] {
+            let found = fs::metadata(own.join(path)).unwrap();
+            assert_eq!((found.mode() & 0o7777, found.gid()), (mode, group), "{path:?}");
+        }
+        let empty = directory.path().join("empty");
+        empty_directory(&empty, Some(group)).unwrap();
+        let found = fs::metadata(&empty).unwrap();
+        assert_eq!((found.mode() & 0o7777, found.gid()), (0o2777, group));
     }
 
     #[test]

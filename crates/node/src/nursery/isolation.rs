@@ -19,7 +19,7 @@ use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{WaitOptions, chdir, getegid, geteuid, pivot_root, waitpid};
+use rustix::process::{Gid, WaitOptions, chdir, getegid, geteuid, pivot_root, waitpid};
 use rustix::thread::{CapabilitySet, ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
 
 use super::process;
@@ -40,6 +40,8 @@ pub(super) struct Isolation {
     may_miss_directory: bool,
     user: Option<u32>,
     group: Option<u32>,
+    /// All groups it is to be in; `None` leaves the nursery's own.
+    groups: Option<Vec<Gid>>,
     /// `cgroup.procs` of the container's control group.
     control_group: Option<OwnedFd>,
     /// Where the child says what went wrong; exec reports only a number.
@@ -74,9 +76,11 @@ struct Opened {
 
 impl Isolation {
     /// For a process as another user; `None` leaves the nursery's own.
-    pub(super) fn with_user(mut self, user: Option<u32>, group: Option<u32>) -> Self {
+    pub(super) fn with_user(mut self, user: Option<u32>, group: Option<u32>, groups: &[u32]) -> Self {
         self.user = user;
         self.group = group;
+        let changes = user.is_some() || group.is_some() || !groups.is_empty();
+        self.groups = changes.then(|| group.iter().chain(groups).map(|group| Gid::from_raw(*group)).collect());
         self
     }
 
@@ -174,12 +178,11 @@ impl Isolation {
 
     fn become_user(&self) -> Result<(), Failure> {
         use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
-        if let Some(group) = self.group {
-            let group = rustix::process::Gid::from_raw(group);
-            set_thread_groups(&[group]).during("leave the groups of the node")?;
+        if let Some(groups) = &self.groups {
+            set_thread_groups(groups).during("leave the groups of the node")?;
+        }
+        if let Some(group) = self.group.map(Gid::from_raw) {
             set_thread_res_gid(group, group, group).during("change the group")?;
-        } else if self.user.is_some() {
-            set_thread_groups(&[]).during("leave the groups of the node")?;
         }
         if let Some(user) = self.user {
             let user = rustix::process::Uid::from_raw(user);

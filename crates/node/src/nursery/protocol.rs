@@ -70,6 +70,9 @@ pub(crate) struct Launch {
     pub(crate) wants_log_tail: bool,
     pub(crate) user: Option<u32>,
     pub(crate) group: Option<u32>,
+    /// Supplementary ones.
+    #[serde(default)]
+    pub(crate) groups: Vec<u32>,
     pub(crate) hostname: String,
     /// Not empty: the process gets a mount namespace of its own.
     pub(crate) mounts: Vec<Mount>,

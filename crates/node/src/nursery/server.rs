@@ -308,7 +308,7 @@ impl Server {
         }
         let launch = &container.launch;
         let mut isolation = Isolation::default()
-            .with_user(launch.user, launch.group)
+            .with_user(launch.user, launch.group, &launch.groups)
             .with_control_group(container.control_group.as_ref().map(ControlGroup::processes).transpose()?)
             .in_directory(container.directory(), launch.directory.is_none());
         if !launch.mounts.is_empty() {
@@ -385,7 +385,7 @@ impl Server {
         };
         let launch = &container.launch;
         let mut isolation = Isolation::default()
-            .with_user(launch.user, launch.group)
+            .with_user(launch.user, launch.group, &launch.groups)
             .in_directory(container.directory(), launch.directory.is_none());
         if !launch.mounts.is_empty() {
             isolation = isolation.beside(handle.try_clone().map_err(|error| error.to_string())?)?;

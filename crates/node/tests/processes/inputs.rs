@@ -136,3 +136,24 @@ async fn containers_run_as_the_user_they_ask_for() {
     cluster.wait_for_end("p").await;
     assert_eq!(cluster.log("p").await, "12345\n23456\nwrote\n");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_are_in_the_groups_of_their_pod_and_read_its_files() {
+    if !rustix::process::geteuid().is_root() {
+        // Everything belongs to the one user there is.
+        return;
+    }
+    let cluster = Cluster::start().await;
+    cluster.create("secrets", json!({"metadata": {"name": "s"}, "stringData": {"k": "secret"}})).await;
+    let mut spec = script("id -G; cat /tally-s/k; echo; touch /tally-e/f; stat -c %g /tally-e/f");
+    spec["securityContext"] =
+        json!({"runAsUser": 12345, "runAsGroup": 23456, "fsGroup": 2000, "supplementalGroups": [3000]});
+    spec["volumes"] = json!([
+        {"name": "s", "secret": {"secretName": "s", "defaultMode": 0o400}}, {"name": "e", "emptyDir": {}},
+    ]);
+    spec["containers"][0]["volumeMounts"] =
+        json!([{"name": "s", "mountPath": "/tally-s"}, {"name": "e", "mountPath": "/tally-e"}]);
+    cluster.create_pod("p", spec).await;
+    let pod = cluster.wait_for_end("p").await;
+    assert_eq!(cluster.log("p").await, "23456 2000 3000\nsecret\n2000\n", "{pod:#}");
+}

@@ -8,7 +8,7 @@ use crate::launch::downward::PodFacts;
 use crate::launch::sources::Sources;
 use crate::launch::{self, Surroundings, volumes};
 use crate::lifecycle::{Index, Input, StartFailure};
-use crate::nursery::protocol::{Launch, Request};
+use crate::nursery::protocol::{Abilities, Launch, Request};
 use crate::pod::PodSpec;
 
 /// The volumes of one pod, to be worked on beside the loop.
@@ -17,6 +17,7 @@ struct PodVolumes {
     facts: Arc<PodFacts>,
     spec: Arc<PodSpec>,
     surroundings: Arc<Surroundings>,
+    abilities: Abilities,
     sources: Sources,
 }
 
@@ -35,8 +36,9 @@ impl PodVolumes {
     }
 
     fn inputs<'a>(&'a self, api_server: Option<&'a str>) -> volumes::Inputs<'a> {
-        let Self { facts, spec, surroundings, .. } = self;
-        volumes::Inputs { facts, spec, allocatable: &surroundings.allocatable, api_server }
+        let Self { facts, spec, surroundings, abilities, .. } = self;
+        let Surroundings { allocatable, .. } = &**surroundings;
+        volumes::Inputs { facts, spec, allocatable, api_server, can_change_group: abilities.users }
     }
 }
 
@@ -70,6 +72,7 @@ impl Supervisor {
             facts: Arc::clone(&entry.facts),
             spec: Arc::clone(entry.life.spec()),
             surroundings: Arc::clone(&self.surroundings),
+            abilities: self.abilities,
             sources: self.sources.clone(),
         }
     }
@@ -77,7 +80,7 @@ impl Supervisor {
     pub(super) async fn start(&mut self, uid: &Uid, container: Index, attempt: u32) {
         let Some(entry) = self.pods.get(uid) else { return };
         let (facts, spec) = (Arc::clone(&entry.facts), Arc::clone(entry.life.spec()));
-        let (surroundings, can_mount) = (Arc::clone(&self.surroundings), self.abilities.mounts);
+        let (surroundings, abilities) = (Arc::clone(&self.surroundings), self.abilities);
         let is_self_contained = launch::is_self_contained(entry.life.container_spec(container));
         let sources = self.sources.clone();
         let own_uid = Arc::clone(uid);
@@ -88,7 +91,7 @@ impl Supervisor {
                 container: spec.container(container),
                 surroundings: &surroundings,
                 attempt,
-                can_mount,
+                abilities,
             };
             match is_self_contained {
                 true => launch::launch_self_contained(inputs),
