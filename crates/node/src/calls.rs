@@ -1,7 +1,10 @@
 //! The requests that a node sends about its pods (PL-21, PL-47, PL-136).
 
+use std::collections::BTreeMap;
+
 use http::{Method, Request, header};
 use kube::Client;
+use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
@@ -34,6 +37,22 @@ pub(crate) async fn create(client: &Client, path: &str, object: &Value) -> Answe
 
 pub(crate) async fn merge_patch(client: &Client, path: &str, patch: &Value) -> Answer {
     send(client, Method::PATCH, path, "application/merge-patch+json", patch).await
+}
+
+pub(crate) async fn node_labels(client: &Client, name: &str) -> Result<BTreeMap<String, String>, String> {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Node {
+        metadata: Metadata,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Metadata {
+        labels: BTreeMap<String, String>,
+    }
+    let request = Request::get(format!("/api/v1/nodes/{name}")).body(Vec::new()).map_err(|error| error.to_string())?;
+    let node = client.request::<Node>(request).await.map_err(|error| error.to_string())?;
+    Ok(node.metadata.labels)
 }
 
 async fn send(client: &Client, method: Method, path: &str, content_type: &str, body: &Value) -> Answer {

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, ContainerPort, ContainerStatus, DownwardAPIVolumeSource, EmptyDirVolumeSource,
+    Affinity, ConfigMapVolumeSource, ContainerPort, ContainerStatus, DownwardAPIVolumeSource, EmptyDirVolumeSource,
     EnvFromSource, EnvVar, HostPathVolumeSource, Lifecycle, PodCondition, Probe, ProjectedVolumeSource,
     ResourceRequirements, SecretVolumeSource, VolumeMount,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
@@ -102,6 +103,11 @@ pub struct PodSpec {
     pub service_account_name: Option<String>,
     pub security_context: Option<Box<SecurityContext>>,
     pub readiness_gates: Vec<ReadinessGate>,
+    /// Of the pod as a whole.
+    pub resources: Option<Box<ResourceRequirements>>,
+    pub overhead: Option<BTreeMap<String, Quantity>>,
+    pub node_selector: BTreeMap<String, String>,
+    pub affinity: Option<Box<Affinity>>,
 }
 
 impl PodSpec {

@@ -4,6 +4,7 @@ pub(crate) mod admission;
 pub(crate) mod downward;
 pub(crate) mod environment;
 mod expansion;
+pub(crate) mod fit;
 pub(crate) mod sources;
 mod tokens;
 pub(crate) mod volumes;

@@ -1,5 +1,6 @@
 //! Pods as real processes, against an API server in this process.
 
+mod admission;
 mod crashes;
 mod credentials;
 mod exits;

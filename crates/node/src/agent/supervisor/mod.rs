@@ -18,7 +18,7 @@ mod launching;
 mod observe;
 mod past;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,13 +38,14 @@ use crate::calls::{self, Answer};
 use crate::history::{HistorySink, JobRef};
 use crate::launch::Surroundings;
 use crate::launch::downward::{Allocatable, PodFacts};
+use crate::launch::fit::Requests;
 use crate::launch::sources::Sources;
 use crate::lifecycle::{Index, Input, Observed, PodLifecycle};
 use crate::logs::Running;
 use crate::moment::{Clock, Moment};
 use crate::nursery::protocol::{Abilities, InstanceId, Known, Launch, Report, Welcome};
 use crate::nursery::{Layout, Nursery};
-use crate::pod::Phase;
+use crate::pod::{Phase, Pod};
 
 /// Status writes and other calls under way at the same time.
 const CALLS_MAX: usize = 64;
@@ -82,6 +83,11 @@ pub(super) enum Message {
         uid: Uid,
         answer: Answer,
     },
+    /// The labels of the node, which a pod wants to know before it is taken on.
+    Labels {
+        uid: Uid,
+        labels: Result<BTreeMap<String, String>, String>,
+    },
     /// A container's process can be started, or what is missing.
     Launch {
         uid: Uid,
@@ -98,6 +104,7 @@ struct Entry {
     /// What the watch showed last; most of its news are echoes of our own writes.
     observed: Observed,
     status: StatusState,
+    requests: Requests,
     /// When the timer of this pod is set to.
     wake: Option<Duration>,
     /// There are volumes or other files to remove in the end.
@@ -118,11 +125,14 @@ pub(super) struct Supervisor {
     surroundings: Arc<Surroundings>,
     nursery: Nursery,
     abilities: Abilities,
+    capacity: Capacity,
     sources: Sources,
     recorder: Recorder,
     clock: Clock,
     running: Running,
     pods: HashMap<Uid, Entry>,
+    /// New ones that wait for the labels of the node, as they were seen last.
+    choosy: HashMap<Uid, Pod>,
     timers: BTreeSet<(Duration, Uid)>,
     /// Ended and reported; the watch may still show them as they were before.
     finished: HashSet<Uid>,
@@ -167,7 +177,8 @@ impl Supervisor {
     ) -> (Self, mpsc::Receiver<Message>) {
         let (messages, inbox) = mpsc::channel(MESSAGES);
         let (kept_in, kept) = mpsc::unbounded_channel();
-        let Capacity { cpu_millis, memory_bytes, .. } = options.capacity;
+        let capacity = options.capacity;
+        let Capacity { cpu_millis, memory_bytes, .. } = capacity;
         let surroundings = Surroundings {
             layout: Layout::new(&options.directory),
             environment: options.environment,
@@ -186,9 +197,11 @@ impl Supervisor {
             address: options.address,
             nursery,
             abilities: welcome.abilities,
+            capacity,
             clock: Clock::start(),
             running,
             pods: HashMap::new(),
+            choosy: HashMap::new(),
             timers: BTreeSet::new(),
             finished: HashSet::new(),
             found: HashMap::new(),
@@ -237,7 +250,7 @@ impl Supervisor {
     }
 
     fn is_drained(&self) -> bool {
-        self.is_draining && self.pods.values().all(|entry| entry.life.has_reported_end())
+        self.is_draining && self.choosy.is_empty() && self.pods.values().all(|entry| entry.life.has_reported_end())
     }
 
     async fn tick(&mut self) {
@@ -269,6 +282,7 @@ impl Supervisor {
                     self.delete_later(&uid);
                 }
             },
+            Message::Labels { uid, labels } => self.labels_read(uid, labels).await,
             Message::Launch { uid, container, attempt, launch } => {
                 self.launch(&uid, container, attempt, launch).await;
             }
