@@ -9,31 +9,56 @@ use super::sources::{Kind, Missing, Sources};
 use crate::nursery::protocol::Variables;
 use crate::pod::{Container, PodSpec};
 
+/// Those of the base that are about services; `$(NAME)` knows them as well.
+const SERVICE_PREFIX: &str = "KUBERNETES_";
+
 /// Variables in order; setting one again changes it in place.
 #[derive(Debug, Default)]
 pub(crate) struct Environment {
-    variables: Variables,
+    /// What processes have anyway.
+    base: Variables,
+    /// What the container says, which comes before.
+    own: Variables,
 }
 
 impl Environment {
     pub(crate) fn set(&mut self, name: &str, value: String) {
-        match self.variables.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => *known = value,
-            None => self.variables.0.push((name.to_owned(), value)),
-        }
+        set(&mut self.own, name, value);
+    }
+
+    /// For what the container's spec does not say.
+    pub(crate) fn set_base(&mut self, name: &str, value: String) {
+        set(&mut self.base, name, value);
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
-        self.variables.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        find(&self.own, name).or_else(|| find(&self.base, name))
     }
 
+    /// As in a cluster, where nobody knows what is in an image: what the container itself has set, and services.
     pub(crate) fn expand(&self, text: &str) -> String {
-        expand(text, |name| self.get(name))
+        let service = |name: &str| find(&self.base, name).filter(|_| name.starts_with(SERVICE_PREFIX));
+        expand(text, |name| find(&self.own, name).or_else(|| service(name)))
     }
 
     pub(crate) fn into_variables(self) -> Variables {
-        self.variables
+        let Self { base: mut all, own } = self;
+        for (name, value) in own.0 {
+            set(&mut all, &name, value);
+        }
+        all
     }
+}
+
+fn set(variables: &mut Variables, name: &str, value: String) {
+    match variables.0.iter_mut().find(|(known, _)| known == name) {
+        Some((_, known)) => *known = value,
+        None => variables.0.push((name.to_owned(), value)),
+    }
+}
+
+fn find<'a>(variables: &'a Variables, name: &str) -> Option<&'a str> {
+    variables.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
 }
 
 /// What an environment is made from.
@@ -84,14 +109,14 @@ pub(crate) fn environment_without_sources(inputs: Inputs<'_>) -> Result<Environm
 fn base(inputs: Inputs<'_>) -> Environment {
     let mut environment = Environment::default();
     for (name, value) in inputs.base {
-        environment.set(name, value.clone());
+        environment.set_base(name, value.clone());
     }
     let own_user = i64::from(rustix::process::geteuid().as_raw());
     if admission::user_of(inputs.container, inputs.spec).0.is_some_and(|user| user != own_user) {
         // The node's home is not theirs; runtimes give users that the image does not know the root.
-        environment.set("HOME", "/".to_owned());
+        environment.set_base("HOME", "/".to_owned());
     }
-    environment.set("HOSTNAME", hostname(inputs.spec, &inputs.facts.name));
+    environment.set_base("HOSTNAME", hostname(inputs.spec, &inputs.facts.name));
     environment
 }
 
@@ -120,7 +145,7 @@ async fn add_all(
         Err(missing) => return Err(missing.into_message()),
     };
     let prefix = source.prefix.as_deref().unwrap_or_default();
-    for (key, value) in &content.entries {
+    for (key, value) in content.variables() {
         // What cannot be a variable is left out, as the kubelet does.
         if let Ok(value) = std::str::from_utf8(value)
             && !value.contains('\0')
@@ -159,7 +184,7 @@ async fn value_of(
         Err(Missing::NotFound(_)) if optional => return Ok(None),
         Err(missing) => return Err(missing.into_message()),
     };
-    match content.entries.get(key) {
+    match content.variable(key) {
         Some(value) => Ok(Some(String::from_utf8_lossy(value).into_owned())),
         None if optional => Ok(None),
         None => Err(format!("couldn't find key {key} in {} {namespace}/{name}", kind.title())),
@@ -211,13 +236,24 @@ mod tests {
         let variables = made(
             json!({"env": [
                 {"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2"}, {"name": "C", "value": "$(D)"},
-                {"name": "D", "value": "$$(A)"}, {"name": "PATH", "value": "/x:$(PATH)"},
+                {"name": "D", "value": "$$(A)"}, {"name": "E", "value": "$(PATH) $(HOSTNAME)"},
+                {"name": "PATH", "value": "/x:$(PATH)"}, {"name": "F", "value": "$(PATH)"},
+                {"name": "URL", "value": "https://$(KUBERNETES_SERVICE_HOST)"},
             ]}),
-            &[("PATH", "/bin")],
+            &[("PATH", "/bin"), ("HOME", "/home/node"), ("KUBERNETES_SERVICE_HOST", "127.0.0.1")],
         );
-        for (name, value) in
-            [("A", "1"), ("B", "12"), ("C", "$(D)"), ("D", "$(A)"), ("PATH", "/x:/bin"), ("HOSTNAME", "job-4")]
-        {
+        for (name, value) in [
+            ("A", "1"),
+            ("B", "12"),
+            ("C", "$(D)"),
+            ("D", "$(A)"),
+            ("E", "$(PATH) $(HOSTNAME)"),
+            ("PATH", "/x:$(PATH)"),
+            ("F", "/x:$(PATH)"),
+            ("URL", "https://127.0.0.1"),
+            ("HOSTNAME", "job-4"),
+            ("HOME", "/home/node"),
+        ] {
             assert_eq!(get(&variables, name).as_deref(), Some(value), "{name}");
         }
     }

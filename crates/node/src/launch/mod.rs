@@ -84,7 +84,7 @@ fn finish(inputs: Inputs<'_>, mut environment: Environment) -> Result<Launch, St
     let Inputs { container, spec, facts, .. } = inputs;
     // Before anything of the machine's user: programs must act as the pod's account, not as whoever runs the node.
     if let Some(kubeconfig) = kubeconfig(inputs).filter(|_| environment.get("KUBECONFIG").is_none()) {
-        environment.set("KUBECONFIG", kubeconfig.to_string_lossy().into_owned());
+        environment.set_base("KUBECONFIG", kubeconfig.to_string_lossy().into_owned());
     }
     let command: Vec<String> =
         container.command.iter().chain(&container.args).map(|text| environment.expand(text)).collect();

@@ -2,7 +2,7 @@
 //!
 //! Thousands of pods of one Job refer to the same few objects; a copy that is a second old serves them all.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,19 @@ impl Kind {
 #[derive(Default)]
 pub(crate) struct Content {
     pub(crate) entries: BTreeMap<String, Vec<u8>>,
+    /// Keys of `binaryData`, which are files but never variables.
+    binary: BTreeSet<String>,
+}
+
+impl Content {
+    /// What may be in an environment.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&String, &Vec<u8>)> {
+        self.entries.iter().filter(|(key, _)| !self.binary.contains(*key))
+    }
+
+    pub(crate) fn variable(&self, key: &str) -> Option<&Vec<u8>> {
+        self.entries.get(key).filter(|_| !self.binary.contains(key))
+    }
 }
 
 impl std::fmt::Debug for Content {
@@ -152,14 +165,30 @@ impl Object {
                 .map(|(key, value)| Ok((key, STANDARD.decode(value)?)))
                 .collect::<Result<BTreeMap<_, _>, _>>()
         };
-        let entries = match kind {
-            Kind::Secret => decoded(self.data)?,
+        match kind {
+            Kind::Secret => Ok(Content { entries: decoded(self.data)?, binary: BTreeSet::new() }),
             Kind::ConfigMap => {
                 let mut entries = decoded(self.binary_data)?;
+                let binary = entries.keys().cloned().collect();
                 entries.extend(self.data.into_iter().map(|(key, value)| (key, value.into_bytes())));
-                entries
+                Ok(Content { entries, binary })
             }
-        };
-        Ok(Content { entries })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn binary_data_is_for_files_only() {
+        let object: Object = serde_json::from_value(json!({"data": {"a": "1"}, "binaryData": {"b": "Mg=="}})).unwrap();
+        let content = object.into_content(Kind::ConfigMap).unwrap();
+        assert_eq!(content.entries.keys().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(content.variables().map(|(key, _)| key).collect::<Vec<_>>(), ["a"]);
+        assert_eq!((content.variable("a"), content.variable("b")), (Some(&b"1".to_vec()), None));
     }
 }
