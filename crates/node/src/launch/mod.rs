@@ -10,7 +10,7 @@ mod tokens;
 pub(crate) mod volumes;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use api_schema::Quantity;
 
@@ -134,11 +134,12 @@ fn mounts(inputs: Inputs<'_>, environment: &Environment) -> Result<Vec<Mount>, S
         let sub_path = match sub_path {
             Some(path) if is_writable(volume) => {
                 let shown = mount.sub_path_expr.as_deref().filter(|it| !it.is_empty()).unwrap_or(&path);
+                let path = without_dots(&path);
                 make_sub_path(&source, &path, shown)?;
-                Some(PathBuf::from(path))
+                Some(path)
             }
             // The present version of the files, which this mount keeps (PL-116).
-            Some(path) => fs::read_link(source.join("..data")).ok().map(|version| version.join(path)),
+            Some(path) => fs::read_link(source.join("..data")).ok().map(|version| version.join(without_dots(&path))),
             None => None,
         };
         mounts.push(Mount {
@@ -177,12 +178,16 @@ fn is_writable(volume: &crate::pod::Volume) -> bool {
     volume.empty_dir.is_some() || volume.host_path.is_some()
 }
 
+/// `./a` is `a`.
+fn without_dots(path: &str) -> PathBuf {
+    Path::new(path).components().filter(|part| *part != Component::CurDir).collect()
+}
+
 /// A directory that a subPath names is made if it is missing, without following links in the volume. `shown` is the path
 /// before it was expanded, which may have made secrets part of it (INV-53).
-fn make_sub_path(source: &Path, sub_path: &str, shown: &str) -> Result<(), String> {
-    use std::path::Component;
+fn make_sub_path(source: &Path, sub_path: &Path, shown: &str) -> Result<(), String> {
     let mut path = source.to_owned();
-    for part in Path::new(sub_path).components() {
+    for part in sub_path.components() {
         let Component::Normal(name) = part else { return Err(format!("subPath \"{shown}\" leaves its volume")) };
         path.push(name);
         match fs::symlink_metadata(&path) {
@@ -267,6 +272,30 @@ mod tests {
         };
         assert_eq!(groups(Abilities { users: true, ..Abilities::default() }), [3000, 2000]);
         assert_eq!(groups(Abilities::default()), [0_u32; 0]);
+    }
+
+    #[test]
+    fn a_sub_path_may_begin_with_a_dot() {
+        let spec: PodSpec = serde_json::from_value(json!({
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "containers": [{
+                "name": "c", "command": ["true"],
+                "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "./a/./b"}],
+            }],
+        }))
+        .unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let surroundings = surroundings(directory.path(), &[]);
+        let facts = PodFacts { uid: "u".to_owned(), ..PodFacts::default() };
+        let volume = surroundings.layout.pod("u").join("volumes/v");
+        fs::create_dir_all(&volume).unwrap();
+        let abilities = Abilities { mounts: true, ..Abilities::default() };
+        let (container, surroundings) = (&spec.containers[0], &surroundings);
+        let inputs = Inputs { facts: &facts, spec: &spec, container, surroundings, attempt: 0, abilities };
+        let mounts = mounts(inputs, &Environment::default()).unwrap();
+        assert_eq!(mounts[0].sub_path.as_deref(), Some(Path::new("a/b")));
+        assert!(volume.join("a/b").is_dir());
+        assert!(make_sub_path(&volume, &without_dots("./../x"), "./../x").is_err(), "INV-52");
     }
 
     /// Credentials are found where they are mounted or, where nothing can be, in the pod's own directory.
