@@ -1,5 +1,6 @@
 //! Pods that this node cannot run are refused when they arrive, with a reason that says what to do (PL-22).
 
+use super::downward::PodFacts;
 use crate::nursery::protocol::Abilities;
 use crate::pod::{Container, PodSpec};
 
@@ -93,16 +94,24 @@ fn check_user(container: &Container, spec: &PodSpec, abilities: Abilities) -> Re
         );
         return Err(Rejection { reason: "RunAsUserNotPermitted", text });
     }
-    let non_root = container
-        .security_context
-        .as_deref()
-        .and_then(|it| it.run_as_non_root)
-        .or_else(|| spec.security_context.as_deref()?.run_as_non_root);
-    if non_root == Some(true) && user.unwrap_or(own_user) == 0 {
-        let text = format!("container \"{}\" has runAsNonRoot and would run as root", container.name);
-        return Err(Rejection { reason: "RunAsNonRoot", text });
-    }
     Ok(())
+}
+
+/// A container that must not run as root and would is not refused: it waits to be told otherwise (PL-13). The error is
+/// that of the kubelet's `verifyRunAsNonRoot`, except that there is no image to blame.
+pub(crate) fn check_non_root(container: &Container, spec: &PodSpec, facts: &PodFacts) -> Result<(), String> {
+    let own = container.security_context.as_deref().and_then(|it| it.run_as_non_root);
+    let non_root = own.or_else(|| spec.security_context.as_deref()?.run_as_non_root);
+    if non_root != Some(true) {
+        return Ok(());
+    }
+    let problem = match user_of(container, spec).0 {
+        Some(0) => "container's runAsUser breaks non-root policy",
+        None if rustix::process::geteuid().is_root() => "container has runAsNonRoot and node will run it as root",
+        _ => return Ok(()),
+    };
+    let PodFacts { name, namespace, uid, .. } = facts;
+    Err(format!("{problem} (pod: \"{name}_{namespace}({uid})\", container: {})", container.name))
 }
 
 #[cfg(test)]
@@ -152,13 +161,27 @@ mod tests {
                 Some("RunAsUserNotPermitted"),
             ),
             (json!({"containers": [runs], "securityContext": {"runAsUser": 12345}}), ALL, None),
-            (
-                json!({"containers": [runs], "securityContext": {"runAsUser": 0, "runAsNonRoot": true}}),
-                ALL,
-                Some("RunAsNonRoot"),
-            ),
+            (json!({"containers": [runs], "securityContext": {"runAsUser": 0, "runAsNonRoot": true}}), ALL, None),
         ] {
             assert_eq!(reason(spec.clone(), abilities), expected, "{spec}");
         }
+    }
+
+    #[test]
+    fn who_must_not_run_as_root_is_not_run_as_root() {
+        let facts =
+            PodFacts { name: "p".to_owned(), namespace: "ns".to_owned(), uid: "u".to_owned(), ..PodFacts::default() };
+        let check = |pod: Value, own: Value| {
+            let spec = json!({"securityContext": pod, "containers": [{"name": "c", "securityContext": own}]});
+            let spec: PodSpec = serde_json::from_value(spec).unwrap();
+            check_non_root(&spec.containers[0], &spec, &facts)
+        };
+        let broken = "container's runAsUser breaks non-root policy (pod: \"p_ns(u)\", container: c)";
+        assert_eq!(check(json!({"runAsUser": 0, "runAsNonRoot": true}), json!({})), Err(broken.to_owned()));
+        assert_eq!(check(json!({"runAsNonRoot": true}), json!({"runAsUser": 0})), Err(broken.to_owned()));
+        assert_eq!(check(json!({"runAsUser": 0, "runAsNonRoot": true}), json!({"runAsUser": 1000})), Ok(()));
+        assert_eq!(check(json!({"runAsUser": 0, "runAsNonRoot": true}), json!({"runAsNonRoot": false})), Ok(()));
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!(check(json!({"runAsNonRoot": true}), json!({})).is_err(), is_root);
     }
 }

@@ -82,6 +82,7 @@ pub(crate) fn launch_self_contained(inputs: Inputs<'_>) -> Result<Launch, String
 
 fn finish(inputs: Inputs<'_>, mut environment: Environment) -> Result<Launch, String> {
     let Inputs { container, spec, facts, .. } = inputs;
+    admission::check_non_root(container, spec, facts)?;
     // Before anything of the machine's user: programs must act as the pod's account, not as whoever runs the node.
     if let Some(kubeconfig) = kubeconfig(inputs).filter(|_| environment.get("KUBECONFIG").is_none()) {
         environment.set_base("KUBECONFIG", kubeconfig.to_string_lossy().into_owned());

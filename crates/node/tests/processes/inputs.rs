@@ -157,3 +157,21 @@ async fn processes_are_in_the_groups_of_their_pod_and_read_its_files() {
     let pod = cluster.wait_for_end("p").await;
     assert_eq!(cluster.log("p").await, "23456 2000 3000\nsecret\n2000\n", "{pod:#}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_would_break_its_non_root_policy_waits() {
+    if !rustix::process::geteuid().is_root() {
+        // Nothing runs as root there.
+        return;
+    }
+    let cluster = Cluster::start().await;
+    let mut spec = script("true");
+    spec["securityContext"] = json!({"runAsNonRoot": true});
+    cluster.create_pod("p", spec).await;
+    let waiting = |pod: &Value| {
+        pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "CreateContainerConfigError"
+    };
+    let pod = cluster.wait_for("p", waiting).await;
+    assert_eq!(pod["status"]["phase"], "Pending", "PL-13");
+    cluster.delete_pod("p", 0).await;
+}
