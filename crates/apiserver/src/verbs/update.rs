@@ -41,15 +41,14 @@ pub(super) async fn update(server: &ApiServer, call: &mut Call, target: &Target)
     create::scope(&mut object, target)?;
     let strategy = strategy(target);
     strategy.default(&mut object, &server.state.gates);
-    let expected_version = object_version(metadata::text(&object, "resourceVersion"))?;
     let expected_uid = Some(metadata::text(&object, "uid").to_owned()).filter(|uid| !uid.is_empty());
     ownership::forget_if_asked(&bytes, &mut object);
     let writer = Writer::of(server, target, &call.headers, &options.field_manager);
     let is_missing = server.state.store.get(&target.key()).is_none();
-    if let Some(uid) = expected_uid.as_ref().filter(|_| is_missing) {
-        return Err(wrong_uid(target, uid, ""));
-    }
     if is_missing && strategy.creates_on_update() && target.subresource.is_none() {
+        if let Some(uid) = &expected_uid {
+            return Err(wrong_uid(target, uid, ""));
+        }
         server.authorize_create(call, target)?;
         metadata::of(&mut object).shift_remove("resourceVersion");
         let new = New { target, writer: Some(writer), dry_run: options.dry_run };
@@ -64,10 +63,8 @@ pub(super) async fn update(server: &ApiServer, call: &mut Call, target: &Target)
         _ => Reading::Whole,
     };
     let owners = Owners::RecordedFor(writer);
-    let write = Write { target, strategy, expected_version, expected_uid, owners, dry_run: options.dry_run, reading };
-    if expected_version.is_none() && !strategy.updates_unconditionally() {
-        return Err(must_be_specified(target));
-    }
+    let write =
+        Write { target, strategy, expected_version: None, expected_uid, owners, dry_run: options.dry_run, reading };
     apply(server, call, &write, &mut |_, _| Ok(object.clone())).await
 }
 
@@ -97,7 +94,7 @@ fn must_be_specified(target: &Target) -> Status {
 pub(super) struct Write<'a> {
     pub target: &'a Target,
     pub strategy: &'static dyn Strategy,
-    /// The version the writer read; `None` overwrites whatever is there.
+    /// The version the writer read; `None` when the new object tells it.
     pub expected_version: Option<u64>,
     pub expected_uid: Option<String>,
     pub owners: Owners,
@@ -193,7 +190,7 @@ fn check_uid(old: &Value, write: &Write<'_>) -> Result<(), Status> {
     }
 }
 
-/// A uid in the body is a precondition, also on an object that is not there.
+/// A uid in the body is a precondition, also on an object that is about to be made.
 fn wrong_uid(target: &Target, uid: &str, stored: &str) -> Status {
     let place = if target.resource.namespaced { format!("{}/", target.namespace()) } else { String::new() };
     let (plural, name) = (target.resource.plural, target.name());
@@ -212,6 +209,7 @@ fn check_version(stored: &Stored, changed: &Value, write: &Write<'_>) -> Result<
     };
     match given {
         Some(version) if version != stored.revision => Err(Status::stale(write.target.resource, write.target.name())),
+        None if !write.strategy.updates_unconditionally() => Err(must_be_specified(write.target)),
         _ => Ok(()),
     }
 }
