@@ -103,8 +103,11 @@ pub struct DeleteOptions {
 
 impl DeleteOptions {
     pub fn from_query(query: &Query) -> Result<Self, Status> {
+        let stated = |name: &str| query.get(name).filter(|text| !text.is_empty()).map(str::to_owned);
         let options = Self {
             grace_period_seconds: query.integer("gracePeriodSeconds")?,
+            uid: stated("uid"),
+            resource_version: stated("resourceVersion"),
             orphan_dependents: query.flag_if_set("orphanDependents"),
             propagation_policy: query.get("propagationPolicy").map(str::to_owned),
             ..Self::default()

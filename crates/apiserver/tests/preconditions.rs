@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Api, JOBS, job};
+use common::{Api, CONFIG_MAPS, JOBS, config_map, job};
+use http::Method;
 use serde_json::{Value, json};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
@@ -38,4 +39,51 @@ async fn a_lease_is_never_changed_without_its_version() {
         assert_eq!(refused.body["message"], expected, "{version}");
     }
     api.merge(&path, json!({"spec": {"holderIdentity": "me"}})).await.expect(200);
+}
+
+/// The warning about pods that are left behind does not wait for the outcome (AS-148).
+#[tokio::test]
+async fn a_delete_that_fails_warns_too() {
+    let api = Api::new().await;
+    let job = api.post(JOBS, job("a")).await.expect(201).body;
+    let path = format!("{JOBS}/a");
+    let stale = json!({"preconditions": {"uid": "abc"}});
+    for (path, body, code) in [(&format!("{JOBS}/none"), json!({}), 404), (&path, stale, 409)] {
+        let refused = api.delete(path, body).await.expect(code);
+        assert!(refused.warnings.iter().any(|warning| warning.contains("child pods are preserved")), "{refused:?}");
+    }
+    let wanted = json!({"preconditions": {"uid": job["metadata"]["uid"]}, "propagationPolicy": "Background"});
+    assert!(api.delete(&path, wanted).await.expect(200).warnings.is_empty());
+}
+
+/// 202 only for `orphanDependents: false`, and only while the object stays.
+#[tokio::test]
+async fn a_delete_that_takes_time_is_accepted_if_asked_in_the_old_way() {
+    let api = Api::new().await;
+    let held = |name: &str| json!({"metadata": {"name": name, "finalizers": ["example.com/hold"]}});
+    for name in ["a", "b"] {
+        api.post(CONFIG_MAPS, held(name)).await.expect(201);
+    }
+    api.post(CONFIG_MAPS, config_map("c", json!({}))).await.expect(201);
+    for (name, options, code) in [
+        ("a", json!({"orphanDependents": false}), 202),
+        ("b", json!({"propagationPolicy": "Background"}), 200),
+        ("c", json!({"orphanDependents": false}), 200),
+    ] {
+        api.delete(&format!("{CONFIG_MAPS}/{name}"), options).await.expect(code);
+    }
+}
+
+/// Without a body the query tells the preconditions too (AS-143); empty ones are none.
+#[tokio::test]
+async fn preconditions_of_a_delete_count_in_the_query() {
+    let api = Api::new().await;
+    let stored = api.post(CONFIG_MAPS, config_map("a", json!({}))).await.expect(201);
+    let delete = async |query: String| api.send(Method::DELETE, &format!("{CONFIG_MAPS}/a?{query}"), "", "").await;
+    let refused = delete("uid=abc".to_owned()).await.expect(409);
+    assert!(refused.body["message"].as_str().unwrap().contains("the UID in the precondition (abc)"), "{refused:?}");
+    let refused = delete("resourceVersion=1".to_owned()).await.expect(409);
+    assert!(refused.body["message"].as_str().unwrap().contains("the ResourceVersion in the precondition (1)"));
+    delete("uid=&resourceVersion=&dryRun=All".to_owned()).await.expect(200);
+    delete(format!("resourceVersion={}", stored.version())).await.expect(200);
 }

@@ -27,11 +27,12 @@ const GRACE_SECONDS_DEFAULT: i64 = 30;
 pub(super) async fn delete(server: &ApiServer, call: &mut Call, target: &Target) -> Result<Answer, Status> {
     let options = options(call).await?;
     admission::on_delete(target)?;
-    let outcome = remove(server, target, &options).await?;
+    // Told whatever becomes of the delete.
     if let Some(warning) = default_propagation_warning(target, &options) {
         call.warnings.push(warning.to_owned());
     }
-    Ok(answer(target, outcome))
+    let outcome = remove(server, target, &options).await?;
+    Ok(answer(target, &options, outcome))
 }
 
 /// From the body if there is one, otherwise from the query; never from both (AS-143).
@@ -58,9 +59,11 @@ pub(super) enum Outcome {
     Removed(Value),
 }
 
-fn answer(target: &Target, outcome: Outcome) -> Answer {
+fn answer(target: &Target, options: &DeleteOptions, outcome: Outcome) -> Answer {
     let resource = target.resource;
     match outcome {
+        // Only who asks in the old way for dependents to go is told that this takes time.
+        Outcome::Kept(document) if options.orphan_dependents == Some(false) => Answer::object(202, resource, document),
         Outcome::Kept(document) => Answer::object(200, resource, document),
         Outcome::Removed(last) if resource.strategy.answers_delete_with_object() => {
             Answer::object(200, resource, Document::Value(last))
