@@ -87,3 +87,36 @@ async fn preconditions_of_a_delete_count_in_the_query() {
     delete("uid=&resourceVersion=&dryRun=All".to_owned()).await.expect(200);
     delete(format!("resourceVersion={}", stored.version())).await.expect(200);
 }
+
+#[tokio::test]
+async fn of_two_names_that_exist_the_generated_one_is_blamed() {
+    let api = Api::new().await;
+    let object = json!({"metadata": {"name": "a", "generateName": "a-"}}).to_string();
+    let post = async || {
+        let answer = api.raw(Method::POST, CONFIG_MAPS, &[("content-type", "application/json")], &object).await;
+        (answer.status().as_u16(), answer.headers().get("retry-after").map(|value| value.to_str().unwrap().to_owned()))
+    };
+    assert_eq!(post().await, (201, None));
+    assert_eq!(post().await, (409, Some("1".to_owned())));
+    let refused = api.send(Method::POST, CONFIG_MAPS, "application/json", &object).await.expect(409).body;
+    let expected = "configmaps \"a\" already exists, the server was not able to generate a unique name for the object";
+    assert_eq!((&refused["message"], &refused["reason"]), (&json!(expected), &json!("AlreadyExists")));
+    assert_eq!(refused["details"], json!({"name": "a", "kind": "configmaps", "retryAfterSeconds": 1}));
+}
+
+/// The store refuses a version that is one; a dry run never gets there.
+#[tokio::test]
+async fn a_new_object_may_have_a_version_that_is_none() {
+    let api = Api::new().await;
+    let object = |name: &str, version: &str| json!({"metadata": {"name": name, "resourceVersion": version}});
+    for (name, version) in [("zero", "0"), ("text", "abc"), ("signed", "-5")] {
+        let stored = api.post(CONFIG_MAPS, object(name, version)).await.expect(201);
+        assert!(stored.version() > 1, "{stored:?}");
+    }
+    let refused = api.post(CONFIG_MAPS, object("five", "5")).await.expect(500);
+    assert_eq!(refused.body["message"], "resourceVersion should not be set on objects to be created");
+    for version in ["5", "0", "abc"] {
+        let shown = api.post(&format!("{CONFIG_MAPS}?dryRun=All"), object("five", version)).await.expect(201);
+        assert_eq!(shown.body["metadata"]["resourceVersion"], version);
+    }
+}

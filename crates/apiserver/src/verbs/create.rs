@@ -12,6 +12,7 @@ use crate::{
     decode, metadata, negotiate,
     options::WriteOptions,
     ownership::{self, Writer},
+    query::parse_go_uint,
     quota::{self, Change},
     resources::{Context, Strategy},
     route::{self, Target},
@@ -76,8 +77,7 @@ pub(super) async fn store_new(
     let target = new.target;
     let resource = target.resource;
     let strategy = resource.strategy;
-    let given_version = metadata::text(&object, "resourceVersion").to_owned();
-    metadata::of(&mut object).shift_remove("resourceVersion");
+    let given_version = metadata::of(&mut object).shift_remove("resourceVersion").unwrap_or_default();
     let labels_were_given = object["metadata"]["labels"].as_object().is_some_and(|labels| !labels.is_empty());
     strategy.default(&mut object, &server.state.gates);
     call.warnings.extend(meta::drop_duplicate_owners(&mut object));
@@ -93,21 +93,27 @@ pub(super) async fn store_new(
     }
     escalation::check_create(&server.state, &call.user, target, &object)?;
     admission::on_create(server, target, &mut object)?;
-    let generate = metadata::text(&object, "name").is_empty() && !metadata::text(&object, "generateName").is_empty();
+    let may_generate = !metadata::text(&object, "generateName").is_empty();
+    let generate = may_generate && metadata::text(&object, "name").is_empty();
     if generate {
         let name = free_name(server, target, metadata::text(&object, "generateName"));
         metadata::of(&mut object).insert("name".to_owned(), Value::from(name));
     }
     let cx = Context { name_was_generated: generate, labels_were_given, ..context(server) };
-    let prepared = prepare(server, call, target, strategy, object, &cx)?;
-    if !given_version.is_empty() {
+    let mut prepared = prepare(server, call, target, strategy, object, &cx)?;
+    let given_text = given_version.as_str().unwrap_or_default();
+    if new.dry_run && !given_text.is_empty() {
+        // Only the store asks, and shows its own.
+        metadata::of(&mut prepared).insert("resourceVersion".to_owned(), given_version);
+        prepared = canonical(resource, prepared)?;
+    } else if parse_go_uint(given_text).is_ok_and(|version| version != 0) {
         return Err(Status::unexplained("resourceVersion should not be set on objects to be created"));
     }
     let name = metadata::text(&prepared, "name").to_owned();
     let key = route::key(resource, target.namespace(), &name);
     match write(server, target, &key, prepared, &aside, new.dry_run).await? {
         Written::Done(document) => Ok(Answer::object(201, resource, document)),
-        Written::Taken(taken) => Err(already_exists(target, &name, generate, &taken)),
+        Written::Taken(taken) => Err(already_exists(target, &name, may_generate, &taken)),
     }
 }
 
@@ -125,9 +131,10 @@ fn free_name(server: &ApiServer, target: &Target, prefix: &str) -> String {
     name
 }
 
-fn already_exists(target: &Target, name: &str, generated: bool, taken: &storage::Stored) -> Status {
+/// Of an object that has both names upstream cannot tell who chose the one that is taken.
+fn already_exists(target: &Target, name: &str, may_be_generated: bool, taken: &storage::Stored) -> Status {
     let mut status = Status::already_exists(target.resource, name, taken.attributes().is_terminating());
-    if generated {
+    if may_be_generated {
         status.message.push_str(", the server was not able to generate a unique name for the object");
         if let Some(details) = &mut status.details {
             details.retry_after_seconds = 1;
