@@ -120,3 +120,42 @@ async fn a_new_object_may_have_a_version_that_is_none() {
         assert_eq!(shown.body["metadata"]["resourceVersion"], version);
     }
 }
+
+/// Nobody reads a patch of what is not there, except an apply that would create it.
+#[tokio::test]
+async fn a_broken_patch_of_a_missing_object_finds_nothing() {
+    let api = Api::new().await;
+    let patch = async |path: String, kind: &str| {
+        api.send(Method::PATCH, &path, &format!("application/{kind}"), "{broken").await.code
+    };
+    for kind in ["merge-patch+json", "strategic-merge-patch+json", "json-patch+json"] {
+        assert_eq!(patch(format!("{JOBS}/a"), kind).await, 404, "{kind}");
+        assert_eq!(patch(format!("{LEASES}/a"), kind).await, 404, "{kind}");
+    }
+    let apply = "apply-patch+yaml";
+    assert_eq!(patch(format!("{JOBS}/a/status?fieldManager=me"), apply).await, 404);
+    assert_eq!(patch(format!("{JOBS}/a?fieldManager=me"), apply).await, 400);
+    api.post(JOBS, job("a")).await.expect(201);
+    assert_eq!(patch(format!("{JOBS}/a"), "merge-patch+json").await, 400);
+    assert_eq!(patch(format!("{JOBS}/a/status?fieldManager=me"), apply).await, 400);
+}
+
+#[tokio::test]
+async fn a_wrong_namespace_is_told_before_a_wrong_name() {
+    let api = Api::new().await;
+    api.post(CONFIG_MAPS, config_map("a", json!({}))).await.expect(201);
+    let path = format!("{CONFIG_MAPS}/a");
+    let metadata = json!({"name": "b", "namespace": "other"});
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string();
+    let apply = "application/apply-patch+yaml";
+    for refused in [
+        api.put(&path, json!({"metadata": metadata})).await,
+        api.merge(&path, json!({"metadata": metadata})).await,
+        api.send(Method::PATCH, &format!("{path}?fieldManager=me&force=true"), apply, &config).await,
+        api.send(Method::PATCH, &format!("{CONFIG_MAPS}/none?fieldManager=me"), apply, &config).await,
+    ] {
+        let refused = refused.expect(400);
+        let expected = "the namespace of the provided object does not match the namespace sent on the request";
+        assert_eq!(refused.body["message"], expected);
+    }
+}

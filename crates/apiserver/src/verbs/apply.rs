@@ -34,6 +34,9 @@ pub(super) async fn apply(
     options: &WriteOptions,
     writer: Writer,
 ) -> Result<Answer, Status> {
+    if target.subresource.is_some() && server.state.store.get(&target.key()).is_none() {
+        return Err(Status::not_found(target.resource, target.name()));
+    }
     let config = parse(bytes)?;
     for _ in 0..ATTEMPTS_MAX {
         let exists = server.state.store.get(&target.key()).is_some();
@@ -151,8 +154,8 @@ fn merged(
     }
     let decoded = json::convert_unstructured(ty, merged).map_err(|error| unconvertible(&config.value, &error))?;
     let mut value = decoded.value;
-    check_name(&value, target)?;
     scope(&mut value, target)?;
+    check_name(&value, target)?;
     Ok(value)
 }
 

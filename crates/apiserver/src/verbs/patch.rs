@@ -28,6 +28,9 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
     if patch_type == PatchType::Apply {
         return super::apply::apply(server, call, target, &bytes, &options, writer).await;
     }
+    if server.state.store.get(&target.key()).is_none() {
+        return Err(Status::not_found(target.resource, target.name()));
+    }
     let ty = schema(target.resource)?;
     let strategy = strategy(target);
     let (body, duplicates) = parse(patch_type, &bytes)?;
@@ -88,8 +91,8 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
                     .map_err(|why| refusal(PatchError::invalid(shown(), why)))?;
             }
         }
-        check_name(&value, target)?;
         scope(&mut value, target)?;
+        check_name(&value, target)?;
         if forgets_owners {
             ownership::forget(&mut value);
         }

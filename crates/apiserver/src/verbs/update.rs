@@ -37,8 +37,8 @@ pub(super) async fn update(server: &ApiServer, call: &mut Call, target: &Target)
     let decoded = decode::object(&bytes, body_type, expected(target.resource), options.field_validation)?;
     call.warnings.extend(decoded.warnings);
     let mut object = decoded.value;
-    check_name(&object, target)?;
     create::scope(&mut object, target)?;
+    check_name(&object, target)?;
     let strategy = strategy(target);
     strategy.default(&mut object, &server.state.gates);
     let expected_uid = Some(metadata::text(&object, "uid").to_owned()).filter(|uid| !uid.is_empty());
