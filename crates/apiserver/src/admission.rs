@@ -32,6 +32,11 @@ pub(crate) fn on_create(server: &ApiServer, target: &Target, object: &mut Value)
     Ok(())
 }
 
+/// Before a binding, an eviction or a token is made: they are new content too.
+pub(crate) fn on_create_of_subresource(server: &ApiServer, target: &Target) -> Result<(), Status> {
+    namespace_takes_content(server, target, target.name())
+}
+
 /// After validation: rules that look at other objects.
 pub(crate) fn validate_create(server: &ApiServer, target: &Target, object: &Value) -> Result<(), Status> {
     if target.resource.kind == "PriorityClass" && object["globalDefault"] == true {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Api, CONFIG_MAPS, JOBS, config_map, job};
+use common::{Answer, Api, CONFIG_MAPS, JOBS, PODS, config_map, job};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -157,5 +157,96 @@ async fn a_wrong_namespace_is_told_before_a_wrong_name() {
         let refused = refused.expect(400);
         let expected = "the namespace of the provided object does not match the namespace sent on the request";
         assert_eq!(refused.body["message"], expected);
+    }
+}
+
+fn pod(name: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}})
+}
+
+fn message(answer: &Answer) -> &str {
+    answer.body["message"].as_str().unwrap()
+}
+
+/// The eviction's own mark does not make the version stale that it was asked for.
+#[tokio::test]
+async fn an_eviction_may_name_the_version() {
+    let api = Api::new().await;
+    let stored = api.post(PODS, pod("a")).await.expect(201);
+    let evict = async |version: &str| {
+        let options = json!({"preconditions": {"resourceVersion": version}});
+        api.post(&format!("{PODS}/a/eviction"), json!({"metadata": {"name": "a"}, "deleteOptions": options})).await
+    };
+    let refused = evict("1").await.expect(409);
+    assert!(message(&refused).contains("the ResourceVersion in the precondition (1)"), "{refused:?}");
+    assert_eq!(api.get(&format!("{PODS}/a")).await.version(), stored.version());
+    evict(&stored.version().to_string()).await.expect(201);
+    api.get(&format!("{PODS}/a")).await.expect(404);
+}
+
+/// A pod that was marked for another reason is marked again, but is a target since then.
+#[tokio::test]
+async fn an_eviction_rewrites_the_reason_of_a_disruption() {
+    let api = Api::new().await;
+    let mut held = pod("a");
+    held["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    api.post(PODS, held).await.expect(201);
+    let since = "2020-01-01T00:00:00Z";
+    let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": "X", "lastTransitionTime": since});
+    let status = json!({"status": {"conditions": [condition]}});
+    api.merge(&format!("{PODS}/a/status"), status).await.expect(200);
+    api.post(&format!("{PODS}/a/eviction"), json!({"metadata": {"name": "a"}})).await.expect(201);
+    let evicted = api.get(&format!("{PODS}/a")).await.body["status"]["conditions"][0].clone();
+    assert_eq!((&evicted["reason"], &evicted["lastTransitionTime"]), (&json!("EvictionByEvictionAPI"), &json!(since)));
+    assert_eq!(evicted["message"], "Eviction API: evicting");
+}
+
+#[tokio::test]
+async fn a_binding_may_name_the_version_and_tells_every_fault() {
+    let api = Api::new().await;
+    let stored = api.post(PODS, pod("a")).await.expect(201);
+    let bind = async |version: &str, target: Value| {
+        let metadata = json!({"name": "a", "resourceVersion": version});
+        api.post(&format!("{PODS}/a/binding"), json!({"metadata": metadata, "target": target})).await
+    };
+    let refused = bind("", json!({"kind": "Pod"})).await.expect(500);
+    let expected = "[target.kind: Unsupported value: \"Pod\": supported values: \"Node\", \"<empty>\", target.name: \
+                    Required value]";
+    assert_eq!(message(&refused), expected);
+    let refused = bind("1", json!({"name": "n"})).await.expect(409);
+    let expected = format!(
+        "Operation cannot be fulfilled on pods \"a\": StorageError: invalid object, Code: 4, Key: \
+         /registry/pods/default/a, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: ResourceVersion in \
+         precondition: 1, ResourceVersion in object meta: {}",
+        stored.version()
+    );
+    assert_eq!(message(&refused), expected);
+    bind(&stored.version().to_string(), json!({"name": "n"})).await.expect(201);
+}
+
+/// Bindings, evictions and tokens are content of their namespace (AS-85).
+#[tokio::test]
+async fn nothing_is_created_below_objects_of_a_namespace_that_ends() {
+    let api = Api::new().await;
+    api.post("/api/v1/namespaces", json!({"metadata": {"name": "ends"}})).await.expect(201);
+    api.post("/api/v1/namespaces/ends/pods", pod("a")).await.expect(201);
+    api.post("/api/v1/namespaces/ends/serviceaccounts", json!({"metadata": {"name": "a"}})).await.expect(201);
+    api.delete("/api/v1/namespaces/ends", json!({})).await.expect(200);
+    let named = json!({"metadata": {"name": "a"}});
+    let binding = json!({"metadata": {"name": "a"}, "target": {"name": "n"}});
+    for (path, refused_as, body) in [
+        ("pods/a/binding", "pods \"a\"", &binding),
+        ("bindings", "bindings \"a\"", &binding),
+        ("pods/a/eviction", "pods \"a\"", &named),
+        ("serviceaccounts/a/token", "serviceaccounts \"a\"", &json!({"spec": {}})),
+    ] {
+        let refused = api.post(&format!("/api/v1/namespaces/ends/{path}"), body.clone()).await.expect(403);
+        let expected = format!(
+            "{refused_as} is forbidden: unable to create new content in namespace ends because it is being terminated"
+        );
+        assert_eq!(message(&refused), expected, "{path}");
+        assert_eq!(refused.body["details"]["causes"][0]["reason"], "NamespaceTerminating", "{path}");
+        let refused = api.post(&format!("/api/v1/namespaces/nope/{path}"), body.clone()).await.expect(404);
+        assert_eq!(message(&refused), "namespaces \"nope\" not found", "{path}");
     }
 }

@@ -1,9 +1,14 @@
 //! `pods/binding` and `bindings`: gives a pod its node (AS-177).
 
+use batch_types::field::{Error, Path};
 use serde_json::{Map, Value, json};
 
-use super::update::{Owners, Reading, Write, apply};
+use super::{
+    eviction::set_condition,
+    update::{Owners, Reading, Write, apply, unmet},
+};
 use crate::{
+    admission,
     answer::Answer,
     decode::{self, Expected},
     metadata, negotiate,
@@ -30,22 +35,36 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
     let mut binding = decoded.value;
     super::create::scope(&mut binding, &Target { resource: pods()?, ..target.clone() })?;
     let name = metadata::text(&binding, "name").to_owned();
+    match target.subresource {
+        Some(_) => admission::on_create_of_subresource(server, target)?,
+        None => admission::on_create(server, target, &mut binding)?,
+    }
     if target.name.as_deref().is_some_and(|wanted| wanted != name) {
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
     validate(&binding)?;
     let pod = Target { resource: pods()?, name: Some(name), subresource: None, ..target.clone() };
+    let stated = |member| Some(metadata::text(&binding, member).to_owned()).filter(|text| !text.is_empty());
+    let version = stated("resourceVersion");
     let write = Write {
         target: &pod,
         strategy: &BindingStrategy,
         expected_version: None,
-        expected_uid: Some(metadata::text(&binding, "uid").to_owned()).filter(|uid| !uid.is_empty()),
+        // As a new object of its own, a binding has no uid yet.
+        expected_uid: stated("uid").filter(|_| target.subresource.is_some()),
         owners: Owners::Kept,
         dry_run: options.dry_run,
         reading: Reading::Whole,
     };
     let now = server.state.environment.now();
-    apply(server, call, &write, &mut |old, _| bind(old, &binding, now)).await?;
+    apply(server, call, &write, &mut |old, _| {
+        let stored = metadata::text(old, "resourceVersion");
+        match &version {
+            Some(wanted) if wanted != stored => Err(unmet(&pod, "ResourceVersion", wanted, stored)),
+            _ => bind(old, &binding, now),
+        }
+    })
+    .await?;
     Ok(Answer::plain(201, success(None, Some(201))))
 }
 
@@ -56,16 +75,20 @@ fn pods() -> Result<&'static crate::resources::Resource, Status> {
 /// Upstream reports these without a reason.
 fn validate(binding: &Value) -> Result<(), Status> {
     let target = &binding["target"];
+    let place = Path::new("target");
+    let mut errors = Vec::new();
     let kind = target["kind"].as_str().unwrap_or_default();
     if !matches!(kind, "" | "Node") {
-        return Err(Status::unexplained(format!(
-            "target.kind: Unsupported value: \"{kind}\": supported values: \"Node\", \"<empty>\""
-        )));
+        errors.push(Error::not_supported(&place.child("kind"), kind, &["Node", "<empty>"]).to_string());
     }
     if target["name"].as_str().unwrap_or_default().is_empty() {
-        return Err(Status::unexplained("target.name: Required value"));
+        errors.push(Error::required(&place.child("name"), "").to_string());
     }
-    Ok(())
+    match errors.as_slice() {
+        [] => Ok(()),
+        [one] => Err(Status::unexplained(one.as_str())),
+        many => Err(Status::unexplained(format!("[{}]", many.join(", ")))),
+    }
 }
 
 fn bind(pod: &Value, binding: &Value, now: jiff::Timestamp) -> Result<Value, Status> {
@@ -107,13 +130,5 @@ fn merge(pod: &mut Value, binding: &Value, members: &str) {
 /// PodScheduled turns True; its time moves only when it was not.
 fn set_scheduled(pod: &mut Value, now: jiff::Timestamp) {
     let condition = json!({"type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": metadata::time(now)});
-    if !pod["status"]["conditions"].is_array() {
-        pod["status"]["conditions"] = json!([]);
-    }
-    let Some(conditions) = pod["status"]["conditions"].as_array_mut() else { return };
-    match conditions.iter_mut().find(|condition| condition["type"] == "PodScheduled") {
-        Some(existing) if existing["status"] == "True" => {}
-        Some(existing) => *existing = condition,
-        None => conditions.push(condition),
-    }
+    set_condition(pod, condition);
 }

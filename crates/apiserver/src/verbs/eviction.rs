@@ -7,7 +7,8 @@ use super::{
     update::{Owners, Reading, Write, apply},
 };
 use crate::{
-    answer::Answer,
+    admission,
+    answer::{Answer, Content, Document},
     decode::{self, Expected},
     metadata, negotiate,
     options::{DeleteOptions, WriteOptions},
@@ -32,6 +33,7 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
     call.warnings.extend(decoded.warnings);
     let mut eviction = decoded.value;
     super::create::scope(&mut eviction, target)?;
+    admission::on_create_of_subresource(server, target)?;
     if metadata::text(&eviction, "name") != target.name() {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
     }
@@ -42,19 +44,23 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
     options.dry_run |= write_options.dry_run;
     let pod = Target { subresource: None, ..target.clone() };
     if !options.dry_run {
-        mark_disrupted(server, call, &pod, &options).await?;
+        let marked = mark_disrupted(server, call, &pod, &options).await?;
+        if options.resource_version.is_some() {
+            // The one who asked meant the version before the mark.
+            options.resource_version = Some(marked);
+        }
     }
     delete::remove(server, &pod, &options).await?;
     Ok(Answer::plain(201, success(None, Some(201))))
 }
 
-/// One status write that tells why the pod is about to go.
+/// One status write that tells why the pod is about to go. Answers the pod's version after it.
 async fn mark_disrupted(
     server: &ApiServer,
     call: &mut Call,
     pod: &Target,
     options: &DeleteOptions,
-) -> Result<(), Status> {
+) -> Result<String, Status> {
     let write = Write {
         target: pod,
         strategy: &EvictionStrategy,
@@ -65,13 +71,24 @@ async fn mark_disrupted(
         reading: Reading::Whole,
     };
     let time = metadata::time(server.state.environment.now());
-    let wanted = options.clone();
-    apply(server, call, &write, &mut |old, _| {
+    let stated = |precondition: &Option<String>| precondition.clone().filter(|text| !text.is_empty());
+    let wanted = DeleteOptions {
+        uid: stated(&options.uid),
+        resource_version: stated(&options.resource_version),
+        ..DeleteOptions::default()
+    };
+    let answer = apply(server, call, &write, &mut |old, _| {
         delete::check_preconditions(pod, &wanted, old)?;
         Ok(disrupted(old, &time))
     })
     .await?;
-    Ok(())
+    match answer.content {
+        Content::Object { document: Document::Stored(stored), .. } => Ok(stored.revision.to_string()),
+        Content::Object { document: Document::Value(last), .. } => {
+            Ok(metadata::text(&last, "resourceVersion").to_owned())
+        }
+        _ => Err(Status::internal("a write was not answered with the object")),
+    }
 }
 
 fn disrupted(pod: &Value, time: &Value) -> Value {
@@ -84,15 +101,23 @@ fn disrupted(pod: &Value, time: &Value) -> Value {
         "reason": "EvictionByEvictionAPI",
         "message": "Eviction API: evicting",
     });
-    if !marked["status"]["conditions"].is_array() {
-        marked["status"]["conditions"] = json!([]);
-    }
-    if let Some(conditions) = marked["status"]["conditions"].as_array_mut() {
-        match conditions.iter_mut().find(|condition| condition["type"] == "DisruptionTarget") {
-            Some(existing) if existing["status"] == "True" => {}
-            Some(existing) => *existing = condition,
-            None => conditions.push(condition),
-        }
-    }
+    set_condition(&mut marked, condition);
     marked
+}
+
+/// Sets a pod's condition as upstream's `podutil.UpdatePodCondition` does: its time moves only with its status.
+pub(super) fn set_condition(pod: &mut Value, mut condition: Value) {
+    if !pod["status"]["conditions"].is_array() {
+        pod["status"]["conditions"] = json!([]);
+    }
+    let Some(conditions) = pod["status"]["conditions"].as_array_mut() else { return };
+    match conditions.iter_mut().find(|existing| existing["type"] == condition["type"]) {
+        Some(existing) => {
+            if existing["status"] == condition["status"] {
+                condition["lastTransitionTime"] = existing["lastTransitionTime"].take();
+            }
+            *existing = condition;
+        }
+        None => conditions.push(condition),
+    }
 }

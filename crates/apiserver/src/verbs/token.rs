@@ -5,6 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
+    admission,
     answer::Answer,
     auth::{
         service_account::{self, Found, Wanted},
@@ -38,6 +39,8 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
     let decoded = decode::object(&bytes, body_type, TOKEN_REQUEST, options.field_validation)?;
     call.warnings.extend(decoded.warnings);
     let mut request = decoded.value;
+    super::create::scope(&mut request, target)?;
+    admission::on_create_of_subresource(server, target)?;
     let state = &server.state;
     let uid = account(state, target, &request)?;
     let now = state.environment.now();
@@ -65,13 +68,11 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
 
 /// The uid of the account, which must be the one that the body means.
 fn account(state: &State, target: &Target, request: &Value) -> Result<String, Status> {
-    for (member, own, what) in [("name", target.name(), "name"), ("namespace", target.namespace(), "namespace")] {
-        let given = metadata::text(request, member);
-        if !given.is_empty() && given != own {
-            let detail = format!("must match the service account {what} if specified");
-            let error = Error::invalid(&Path::new("metadata").child(member), given, detail);
-            return Err(Status::invalid("TokenRequest", GROUP, target.name(), &[error]));
-        }
+    let given = metadata::text(request, "name");
+    if !given.is_empty() && given != target.name() {
+        let place = Path::new("metadata").child("name");
+        let error = Error::invalid(&place, given, "must match the service account name if specified");
+        return Err(Status::invalid("TokenRequest", GROUP, target.name(), &[error]));
     }
     let found = service_account::find(state, "serviceaccounts", target.namespace(), target.name())
         .ok_or_else(|| Status::not_found(target.resource, target.name()))?;

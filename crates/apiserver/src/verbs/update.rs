@@ -192,11 +192,16 @@ fn check_uid(old: &Value, write: &Write<'_>) -> Result<(), Status> {
 
 /// A uid in the body is a precondition, also on an object that is about to be made.
 fn wrong_uid(target: &Target, uid: &str, stored: &str) -> Status {
+    unmet(target, "UID", uid, stored)
+}
+
+/// A precondition that the store finds unmet.
+pub(super) fn unmet(target: &Target, what: &str, wanted: &str, stored: &str) -> Status {
     let place = if target.resource.namespaced { format!("{}/", target.namespace()) } else { String::new() };
     let (plural, name) = (target.resource.plural, target.name());
     let why = format!(
         "StorageError: invalid object, Code: 4, Key: /registry/{plural}/{place}{name}, ResourceVersion: 0, \
-         AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {stored}"
+         AdditionalErrorMsg: Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {stored}"
     );
     Status::conflict(target.resource, name, &why)
 }
