@@ -21,6 +21,9 @@ const DEFAULT_ACCOUNT: &str = "default";
 /// Namespaces that may not be deleted (AS-171).
 const IMMORTAL_NAMESPACES: [&str; 3] = ["default", "kube-public", "kube-system"];
 
+/// Priority classes that may not be deleted, one by one at least: deletes of the collection do not look.
+const SYSTEM_PRIORITY_CLASSES: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
+
 /// Before a new object is prepared: its namespace must exist, and pods get their priority and tolerations.
 pub(crate) fn on_create(server: &ApiServer, target: &Target, object: &mut Value) -> Result<(), Status> {
     if target.resource.namespaced {
@@ -43,10 +46,11 @@ pub(crate) fn validate_create(server: &ApiServer, target: &Target, object: &Valu
         only_default(server, target, metadata::text(object, "name"))?;
     }
     if target.resource.kind == "Pod" {
+        let forbidden = |why: String| Status::forbidden(target.resource, metadata::text(object, "name"), &why);
         for limit_range in limit_ranges(server, target)? {
-            limits::check(&limit_range, object)
-                .map_err(|why| Status::forbidden(target.resource, metadata::text(object, "name"), &why))?;
+            limits::check(&limit_range, object).map_err(forbidden)?;
         }
+        pod::admit_overhead(object).map_err(forbidden)?;
     }
     Ok(())
 }
@@ -66,7 +70,17 @@ pub(crate) fn on_update(server: &ApiServer, target: &Target, new: &Value, old: &
     Ok(())
 }
 
+/// Before anything is known of the object.
 pub(crate) fn on_delete(target: &Target) -> Result<(), Status> {
+    if target.resource.kind == "PriorityClass" && SYSTEM_PRIORITY_CLASSES.contains(&target.name()) {
+        let why = "this is a system priority class and cannot be deleted";
+        return Err(Status::forbidden(target.resource, target.name(), why));
+    }
+    Ok(())
+}
+
+/// Once the object turned out to be the one that is meant.
+pub(crate) fn validate_delete(target: &Target) -> Result<(), Status> {
     if target.resource.kind == "Namespace" && IMMORTAL_NAMESPACES.contains(&target.name()) {
         return Err(Status::forbidden(target.resource, target.name(), "this namespace may not be deleted"));
     }
@@ -99,23 +113,18 @@ fn admit_pod(server: &ApiServer, target: &Target, pod: &mut Value) -> Result<(),
     for limit_range in limit_ranges(server, target)? {
         limits::admit(&limit_range, pod);
     }
+    admit_service_account(server, target, pod, &name)?;
     let forbidden = |why: String| Status::forbidden(target.resource, &name, &why);
     let facts = priority_facts(server, pod["spec"]["priorityClassName"].as_str().unwrap_or_default())?;
     pod::admit_priority(pod, facts.as_ref()).map_err(forbidden)?;
-    admit_service_account(server, target, pod, &name)?;
     pod::admit_default_tolerations(pod);
-    if let Some(class) = pod["spec"]["runtimeClassName"].as_str() {
-        // Runtime classes are not served, so none exists.
-        let why = format!("pod rejected: RuntimeClass \"{class}\" not found");
-        return Err(Status::forbidden(target.resource, &name, &why));
-    }
-    Ok(())
+    pod::admit_runtime_class(pod).map_err(forbidden)
 }
 
 /// What refusals call an object whose name is generated only after admission.
 fn name_so_far(object: &Value) -> &str {
-    let name = metadata::text(object, "name");
-    if name.is_empty() { metadata::text(object, "generateName") } else { name }
+    let given = ["name", "generateName"].map(|member| metadata::text(object, member));
+    given.into_iter().find(|name| !name.is_empty()).unwrap_or("Unknown")
 }
 
 /// The limit ranges of a namespace. Nearly always there are none, which costs one look into an empty range.

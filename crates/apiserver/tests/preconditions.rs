@@ -250,3 +250,68 @@ async fn nothing_is_created_below_objects_of_a_namespace_that_ends() {
         assert_eq!(message(&refused), "namespaces \"nope\" not found", "{path}");
     }
 }
+
+/// Told before the class is looked for, also in a dry run.
+#[tokio::test]
+async fn priority_classes_of_the_system_stay() {
+    const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let api = Api::new().await;
+    for name in ["system-node-critical", "system-cluster-critical"] {
+        for query in ["", "?dryRun=All", "?uid=abc"] {
+            let refused = api.send(Method::DELETE, &format!("{CLASSES}/{name}{query}"), "", "").await.expect(403);
+            let expected = format!(
+                "priorityclasses.scheduling.k8s.io \"{name}\" is forbidden: this is a system priority class and cannot \
+                 be deleted"
+            );
+            assert_eq!(message(&refused), expected, "{query}");
+        }
+    }
+    api.post(CLASSES, json!({"metadata": {"name": "mine"}, "value": 1})).await.expect(201);
+    api.delete(&format!("{CLASSES}/mine"), json!({})).await.expect(200);
+}
+
+#[tokio::test]
+async fn admission_of_pods_refuses_in_upstreams_order_and_names() {
+    let api = Api::new().await;
+    let with = |member: &str, value: Value| {
+        let mut pod = pod("a");
+        pod["spec"][member] = value;
+        pod
+    };
+    let refused = api.post(PODS, with("overhead", json!({"cpu": "1"}))).await.expect(403);
+    let expected =
+        "pods \"a\" is forbidden: pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
+    assert_eq!(message(&refused), expected);
+    api.post(PODS, with("overhead", json!({"cpu": "-1"}))).await.expect(422);
+    let mut unknown = with("priorityClassName", json!("none"));
+    unknown["spec"]["serviceAccountName"] = json!("nobody");
+    let refused = api.post(PODS, unknown.clone()).await.expect(403);
+    assert!(message(&refused).contains("error looking up service account default/nobody"), "{refused:?}");
+    unknown["spec"].as_object_mut().unwrap().remove("serviceAccountName");
+    unknown["metadata"] = json!({});
+    let refused = api.post(PODS, unknown).await.expect(403);
+    assert_eq!(message(&refused), "pods \"Unknown\" is forbidden: no PriorityClass with name none was found");
+}
+
+#[tokio::test]
+async fn an_immortal_namespace_is_first_the_one_that_is_meant() {
+    let api = Api::new().await;
+    let path = "/api/v1/namespaces/kube-system";
+    api.delete(path, json!({"preconditions": {"uid": "abc"}})).await.expect(409);
+    let refused = api.delete(path, json!({})).await.expect(403);
+    assert_eq!(message(&refused), "namespaces \"kube-system\" is forbidden: this namespace may not be deleted");
+}
+
+/// An object that only the collector's finalizer held goes as it was: watchers see it deleted, not changed.
+#[tokio::test]
+async fn a_delete_that_drops_the_last_finalizer_is_one_event() {
+    let api = Api::new().await;
+    api.post(CONFIG_MAPS, config_map("a", json!({}))).await.expect(201);
+    let path = format!("{CONFIG_MAPS}/a");
+    let held = api.delete(&path, json!({"propagationPolicy": "Foreground"})).await.expect(200);
+    let mut events = api.watch(&format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", held.version())).await;
+    api.delete(&path, json!({"propagationPolicy": "Background"})).await.expect(200);
+    let event = events.next().await.unwrap();
+    assert_eq!(event["type"], "DELETED", "{event:#}");
+    assert_eq!(event["object"]["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+}

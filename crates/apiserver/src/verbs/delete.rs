@@ -103,6 +103,7 @@ async fn attempt(
     let now = server.state.environment.now();
     let old = served(&stored, resource).map_err(WriteError::Failed)?;
     check_preconditions(target, options, &old).map_err(WriteError::Failed)?;
+    admission::validate_delete(target).map_err(WriteError::Failed)?;
     let Step { object: new, goes } = match resource.kind {
         "Namespace" => namespace_step(&old, options, now),
         "Pod" => pod_step(&old, options, now),
@@ -206,7 +207,8 @@ fn plain_step(old: &Value, strategy: &dyn crate::resources::Strategy, options: &
         set_propagation(&mut object, options, strategy.orphans_by_default().is_some());
     }
     if metadata::finalizers(&object).is_empty() {
-        return Step { object, goes: true };
+        // A finalizer that only now was dropped is gone with the object, and nobody sees it without.
+        return Step { object: old.clone(), goes: true };
     }
     mark(&mut object, now);
     Step { object, goes: false }
@@ -261,8 +263,10 @@ fn pod_step(old: &Value, options: &DeleteOptions, now: Timestamp) -> Step {
             // Grace is over: only finalizers can hold it.
             let mut object = old.clone();
             set_propagation(&mut object, options, false);
-            let goes = metadata::finalizers(&object).is_empty();
-            Step { object, goes }
+            match metadata::finalizers(&object).is_empty() {
+                true => Step { object: old.clone(), goes: true },
+                false => Step { object, goes: false },
+            }
         }
         None => first_pod_delete(old, options, now),
     }
@@ -300,6 +304,7 @@ fn shorten(old: &Value, options: &DeleteOptions, left: i64, now: Timestamp) -> S
     let moved = later(ends, wanted - left);
     let (ends, grace) = if moved < now { (now, wanted.min(1)) } else { (moved, wanted) };
     let mut object = old.clone();
+    set_propagation(&mut object, options, false);
     set_grace(&mut object, ends, grace);
     let goes = grace == 0 && metadata::finalizers(&object).is_empty();
     Step { object, goes }
@@ -380,6 +385,19 @@ mod tests {
         assert_eq!(shorter["metadata"]["deletionTimestamp"], "2026-11-15T10:00:05Z");
         assert_eq!(shorter["metadata"]["generation"], 2);
         assert!(pod_step(&ending, &graceful(Some(0)), now()).goes);
+    }
+
+    #[test]
+    fn only_a_delete_that_shortens_says_what_becomes_of_dependents() {
+        let ending = pod_step(&bound_pod(), &graceful(None), now()).object;
+        let foreground = |seconds| DeleteOptions { grace_period_seconds: seconds, ..policy("Foreground") };
+        let finalizers = |seconds| {
+            let step = pod_step(&ending, &foreground(seconds), now());
+            (step.goes, metadata::finalizers(&step.object).join(" "))
+        };
+        let held = (false, FOREGROUND.to_owned());
+        assert_eq!([finalizers(Some(5)), finalizers(Some(0))], [held.clone(), held]);
+        assert_eq!([finalizers(Some(60)), finalizers(None)], [(false, String::new()), (false, String::new())]);
     }
 
     #[test]
