@@ -15,6 +15,7 @@ mod decode;
 mod discovery;
 mod documents;
 mod environment;
+mod expiry;
 mod host;
 mod limits;
 pub mod logs;

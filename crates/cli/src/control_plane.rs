@@ -50,7 +50,8 @@ impl ControlPlane {
         // Nobody else makes these on one machine.
         let furnishing = Furnishing { service_account: true, root_ca: setup.root_ca };
         let choice = Choice { controllers: setup.parts.controllers, job: setup.job, furnishing };
-        let running = start(server.client(), server.metrics(), choice, shutdown.clone(), || {});
+        let running = start(server.client(), server.metrics(), choice, shutdown.clone(), || {})
+            .beside("event expiry", server.expire_events(shutdown.clone()));
         Ok(Self { controllers: Box::pin(running.ended()), node, shutdown })
     }
 

@@ -130,6 +130,12 @@ pub(crate) fn start(
 }
 
 impl Running {
+    /// Runs something beside the controllers that ends with them.
+    pub(crate) fn beside(mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.tasks.spawn(name, task);
+        self
+    }
+
     /// Ready when all have ended: after `shutdown` was cancelled, or with an error when one of them died.
     pub(crate) async fn ended(self) -> Result<(), TaskError> {
         self.tasks.run().await

@@ -12,8 +12,8 @@ use apiserver::storage::ObjectStore;
 use apiserver::tls::{Identity, server_names};
 use apiserver::{ApiServer, Environment, Options, TokenIssuer};
 use batch_types::gates::Gates;
-use controllers::runtime::Metrics;
 use controllers::runtime::metrics::Exposition;
+use controllers::runtime::{Metrics, Shutdown};
 use jiff::Timestamp;
 use store::{BackendError, DirectoryError, OpenError};
 use tokio::net::TcpListener;
@@ -95,6 +95,14 @@ impl Server {
     /// Where `pods/log` is read from.
     pub(crate) fn set_log_source(&self, logs: Arc<dyn LogSource>) {
         self.api.set_log_source(logs);
+    }
+
+    /// Removes events whose time has come, until `shutdown`.
+    pub(crate) fn expire_events(&self, shutdown: Shutdown) -> impl Future<Output = ()> + Send + 'static {
+        let api = self.api.clone();
+        async move {
+            shutdown.run_until_cancelled(api.expire_events()).await;
+        }
     }
 
     /// Ends open watches and refuses what comes.

@@ -53,16 +53,22 @@ impl Api {
         Self::on(store, Environment::system()).await
     }
 
-    /// With a clock and randomness of its own.
+    /// With a clock and randomness of its own. A clock that is paused does not wait for other threads, so there are none.
     pub async fn in_environment(environment: Environment) -> Self {
         let attributes = apiserver::storage::attributes();
-        let store = store::Store::open_in_memory(store::Options::default(), attributes).unwrap();
+        let options = store::Options { writing: store::Writing::Inline, ..store::Options::default() };
+        let store = store::Store::open_in_memory(options, attributes).unwrap();
         Self::on(store, environment).await
     }
 
     /// Another server on the same store.
     pub async fn restarted(&self) -> Self {
-        Self::on(self.store.clone(), Environment::system()).await
+        self.restarted_in(Environment::system()).await
+    }
+
+    /// The same, with a clock and randomness of its own.
+    pub async fn restarted_in(&self, environment: Environment) -> Self {
+        Self::on(self.store.clone(), environment).await
     }
 
     async fn on(store: apiserver::storage::ObjectStore, environment: Environment) -> Self {
