@@ -168,9 +168,9 @@ pub struct ListOptions {
 
 impl ListOptions {
     pub fn parse(query: &Query, watching: bool) -> Result<Self, Status> {
-        let limit = query.integer("limit")?.unwrap_or(0);
         let timeout_seconds = query.integer("timeoutSeconds")?.map(|seconds| u64::try_from(seconds).unwrap_or(0));
-        let options = Self {
+        let limit = query.integer("limit")?.unwrap_or(0);
+        let mut options = Self {
             label_selector: query.text("labelSelector").to_owned(),
             field_selector: query.text("fieldSelector").to_owned(),
             limit: usize::try_from(limit).unwrap_or(0),
@@ -182,8 +182,21 @@ impl ListOptions {
             timeout_seconds,
         };
         options.check_selectors()?;
+        if watching {
+            options.default_initial_events();
+        }
         let errors = if watching { options.watch_errors() } else { options.list_errors() };
         if errors.is_empty() { Ok(options) } else { Err(Status::invalid_options("ListOptions", &errors)) }
+    }
+
+    /// A watch from no version in particular is one that sends what is there first (upstream's
+    /// `SetListOptionsDefaults`).
+    fn default_initial_events(&mut self) {
+        let anywhere = matches!(self.resource_version.as_str(), "" | "0");
+        if anywhere && self.send_initial_events.is_none() && self.version_match.is_empty() {
+            self.send_initial_events = Some(true);
+            "NotOlderThan".clone_into(&mut self.version_match);
+        }
     }
 
     /// Selectors are read together with the other parameters, so what is malformed comes before what does not go
@@ -259,7 +272,6 @@ impl ListOptions {
 
 /// A resource version of GET and watch: `None` for unset and `0` (AS-87).
 pub fn resource_version(text: &str) -> Result<Option<u64>, Status> {
-    let text = text.trim_start_matches(' ');
     if text.is_empty() {
         return Ok(None);
     }
@@ -281,7 +293,7 @@ pub fn timeout(query: &Query) -> Result<Option<std::time::Duration>, Status> {
         .map_err(|why| Status::bad_request(format!("invalid timeout specified in the request URL - time: {why}")))
 }
 
-/// `time.ParseDuration`, non-negative ones.
+/// `time.ParseDuration`, with zero for what is negative.
 fn go_duration(text: &str) -> Result<std::time::Duration, String> {
     let quoted = batch_types::field::quoted(text);
     let invalid = || format!("invalid duration {quoted}");
@@ -312,6 +324,8 @@ fn go_duration(text: &str) -> Result<std::time::Duration, String> {
                 unit => return Err(format!("unknown unit {} in duration {quoted}", batch_types::field::quoted(unit))),
             };
     }
+    // A negative limit is none.
+    let seconds = if text.starts_with('-') { 0.0 } else { seconds };
     std::time::Duration::try_from_secs_f64(seconds).map_err(|_| invalid())
 }
 
@@ -364,6 +378,8 @@ mod tests {
             ("resourceVersionMatch=NotOlderThan", vec![alone]),
             ("resourceVersionMatch=Exact", vec![alone, exact]),
             ("sendInitialEvents=true&resourceVersionMatch=NotOlderThan&continue=x", vec![paged]),
+            ("continue=x", vec![paged]),
+            ("continue=x&resourceVersion=0", vec![paged]),
         ];
         for (query, expected) in cases {
             let refused = ListOptions::parse(&Query::parse(Some(query)), true).unwrap_err();
@@ -384,8 +400,26 @@ mod tests {
     }
 
     #[test]
+    fn parameters_are_read_in_upstreams_order() {
+        let refused = ListOptions::parse(&Query::parse(Some("limit=few&timeoutSeconds=")), false).unwrap_err();
+        assert_eq!(refused.message, "strconv.ParseInt: parsing \"\": invalid syntax");
+        assert!(ListOptions::parse(&Query::parse(Some("continue=x&resourceVersion=5")), true).is_ok());
+    }
+
+    #[test]
+    fn versions_are_numbers_and_nothing_else() {
+        assert_eq!(resource_version("5").unwrap(), Some(5));
+        let refused = resource_version(" 5").unwrap_err();
+        assert_eq!(
+            refused.message,
+            "resourceVersion: Invalid value: \" 5\": strconv.ParseUint: parsing \" 5\": invalid syntax"
+        );
+    }
+
+    #[test]
     fn durations_are_gos() {
         assert_eq!(go_duration("1m30s").unwrap().as_secs(), 90);
+        assert_eq!(go_duration("-5s").unwrap().as_secs(), 0);
         assert_eq!(go_duration("soon").unwrap_err(), "invalid duration \"soon\"");
         assert_eq!(go_duration("5").unwrap_err(), "missing unit in duration \"5\"");
         assert_eq!(go_duration("5d").unwrap_err(), "unknown unit \"d\" in duration \"5d\"");

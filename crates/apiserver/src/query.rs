@@ -49,8 +49,7 @@ impl Query {
     }
 
     pub fn integer(&self, name: &str) -> Result<Option<i64>, Status> {
-        let Some(text) = self.get(name).filter(|text| !text.is_empty()) else { return Ok(None) };
-        parse_go_int(text).map(Some).map_err(Status::bad_request)
+        self.get(name).map(parse_go_int).transpose().map_err(Status::bad_request)
     }
 }
 
@@ -127,5 +126,7 @@ mod tests {
         assert_eq!(query.integer("limit").unwrap_err().message, "strconv.ParseInt: parsing \"few\": invalid syntax");
         assert!(query.integer("big").unwrap_err().message.ends_with("value out of range"));
         assert_eq!(query.integer("none").unwrap(), None);
+        let empty = Query::parse(Some("limit=")).integer("limit").unwrap_err();
+        assert_eq!((empty.code, empty.message.as_str()), (400, "strconv.ParseInt: parsing \"\": invalid syntax"));
     }
 }

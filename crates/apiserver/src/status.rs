@@ -189,8 +189,8 @@ impl Status {
             .with_details(Details { retry_after_seconds: 1, ..Details::default() })
     }
 
-    /// A resource version that does not exist yet (AS-87).
-    pub fn future_version(requested: u64, current: u64) -> Self {
+    /// A resource version that does not exist yet (AS-87). Who read the store itself is not told to come back.
+    pub fn future_version(requested: u64, current: u64, retry_after_seconds: u32) -> Self {
         let message = format!("Timeout: Too large resource version: {requested}, current: {current}");
         let cause = Cause {
             reason: "ResourceVersionTooLarge".to_owned(),
@@ -199,7 +199,7 @@ impl Status {
         };
         Self::new(504, "Timeout", message).with_details(Details {
             causes: vec![cause],
-            retry_after_seconds: 1,
+            retry_after_seconds,
             ..Details::default()
         })
     }

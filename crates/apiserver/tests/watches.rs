@@ -125,6 +125,41 @@ async fn bookmarks_come_by_the_minute_and_before_the_end_as_106() {
     assert_eq!(started.elapsed().as_secs(), 100);
 }
 
+/// AS-100, AS-106: what has not been reached cannot be vouched for.
+#[tokio::test(start_paused = true)]
+async fn a_watch_from_the_future_is_silent_until_it_is_reached() {
+    let api = Api::inline().await;
+    let future = api.store.revision() + 2;
+    let path = format!("{CONFIG_MAPS}?watch=1&resourceVersion={future}&allowWatchBookmarks=true&timeoutSeconds=600");
+    let mut events = api.watch(&path).await;
+    let silent = tokio::time::timeout(Duration::from_secs(300), events.next()).await;
+    assert!(silent.is_err(), "{silent:?}");
+    for name in ["a", "b", "c"] {
+        api.post(CONFIG_MAPS, config_map(name, json!({}))).await.expect(201);
+    }
+    assert_eq!(events.summary().await.unwrap(), ("ADDED".to_owned(), "c".to_owned(), future + 1));
+    assert_eq!(events.summary().await.unwrap(), ("BOOKMARK".to_owned(), String::new(), future + 1));
+}
+
+/// AS-3: without `watch=1` the parameters of a deprecated path are those of a list.
+#[tokio::test]
+async fn deprecated_paths_are_checked_as_lists() {
+    let api = Api::new().await;
+    api.post(CONFIG_MAPS, config_map("a", json!({}))).await.expect(201);
+    let path = "/api/v1/watch/namespaces/default/configmaps";
+    let initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+    let refused = api.get(&format!("{path}?{initial}&resourceVersion=1")).await.expect(422);
+    let message = refused.body["message"].as_str().unwrap();
+    assert!(message.contains("sendInitialEvents is forbidden for list"), "{message}");
+    let mut events = api.watch(&format!("{path}?allowWatchBookmarks=true&timeoutSeconds=1")).await;
+    assert_eq!(events.summary().await.unwrap().0, "ADDED");
+    let next = events.next().await;
+    assert!(next.is_none_or(|event| event["object"]["metadata"]["annotations"].is_null()));
+    let mut events = api.watch(&format!("{path}?watch=1&{initial}&allowWatchBookmarks=true&timeoutSeconds=1")).await;
+    assert_eq!(events.summary().await.unwrap().0, "ADDED");
+    assert_eq!(events.next().await.unwrap()["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+}
+
 #[tokio::test]
 async fn watches_end_without_an_error_when_the_server_stops_as_68() {
     let api = Api::new().await;

@@ -223,6 +223,12 @@ impl Resource {
         if self.group.is_empty() { self.plural.to_owned() } else { format!("{}.{}", self.plural, self.group) }
     }
 
+    /// Whether upstream reads it through a watch cache, which differs from the store in what it says of versions (AS-87,
+    /// AS-89). There are too many events for one.
+    pub fn is_cached(&self) -> bool {
+        self.kind != "Event"
+    }
+
     /// The group that validation errors name. Both event APIs are one internal type upstream, which has none.
     pub fn validated_group(&self) -> &'static str {
         if self.kind == "Event" { "" } else { self.group }

@@ -8,6 +8,7 @@ use base64::{
     engine::{GeneralPurpose, general_purpose::NO_PAD},
     prelude::BASE64_URL_SAFE_NO_PAD,
 };
+use batch_types::names;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use store::{ListQuery, ReadError};
@@ -37,9 +38,21 @@ pub(super) async fn list(server: &ApiServer, call: &Call, target: &Target) -> Re
 /// Lists what the options select.
 pub(super) async fn select(server: &ApiServer, target: &Target, options: &ListOptions) -> Result<List, Status> {
     let selection = Selection::parse(target.resource, options)?;
-    let start = start(server, target, options).await?;
-    let page = page(server, target, options, &selection, &start)?;
-    Ok(page)
+    let prefix = prefix(target, &selection);
+    let start = start(server, target, options, &prefix).await?;
+    page(server, target, options, &selection, &start, &prefix)
+}
+
+/// Where the candidates of a list stand. A selector for one namespace narrows it as a path would (upstream's
+/// `Store.ListPredicate`).
+fn prefix(target: &Target, selection: &Selection) -> String {
+    let namespace = selection.namespace.as_deref().filter(|name| names::dns_label(name).is_empty());
+    match namespace {
+        Some(namespace) if target.resource.namespaced && target.namespace.is_none() => {
+            Target { namespace: Some(namespace.to_owned()), ..target.clone() }.prefix()
+        }
+        _ => target.prefix(),
+    }
 }
 
 /// Where a list begins: at which version, behind which key.
@@ -50,23 +63,23 @@ struct Start {
     limit: usize,
 }
 
-async fn start(server: &ApiServer, target: &Target, options: &ListOptions) -> Result<Start, Status> {
+async fn start(server: &ApiServer, target: &Target, options: &ListOptions, prefix: &str) -> Result<Start, Status> {
     if !options.continue_token.is_empty() {
         let token = Token::decode(&options.continue_token)?;
         if !options.resource_version.is_empty() && options.resource_version != "0" {
             return Err(Status::bad_request("specifying resource version is not allowed when using continue"));
         }
-        let after = format!("{}{}", target.prefix(), token.key().trim_end_matches('\0'));
+        let after = format!("{prefix}{}", token.key().trim_end_matches('\0'));
         return Ok(Start { at: token.version(), after: Some(after), limit: options.limit });
     }
     let wanted = list_version(&options.resource_version)?;
     let exact = options.version_match == "Exact" || (options.version_match.is_empty() && options.limit > 0);
     match wanted {
         // Any version will do, and the whole list comes back (AS-89).
-        None if options.resource_version == "0" => Ok(Start::default()),
+        None if options.resource_version == "0" && target.resource.is_cached() => Ok(Start::default()),
         None => Ok(Start { limit: options.limit, ..Start::default() }),
         Some(version) => {
-            super::get::reach(server, version).await?;
+            super::get::reach(server, target.resource, version).await?;
             Ok(Start { at: exact.then_some(version), limit: options.limit, after: None })
         }
     }
@@ -84,12 +97,12 @@ fn page(
     options: &ListOptions,
     selection: &Selection,
     start: &Start,
+    prefix: &str,
 ) -> Result<List, Status> {
-    let prefix = target.prefix();
     let single = single_key(target, selection);
     let everything = selection.is_everything();
     let wanted = |entry: &Stored| everything || selection.matches(entry);
-    let mut query = ListQuery::new(single.as_deref().unwrap_or(&prefix));
+    let mut query = ListQuery::new(single.as_deref().unwrap_or(prefix));
     if let Some(after) = &start.after {
         query.start = Bound::Excluded(after);
     }
@@ -98,18 +111,21 @@ fn page(
     if everything && start.limit > 0 {
         query.limit = Some(start.limit);
     }
-    let found = server.state.store.list(&query).map_err(|error| unreadable(error, options, start, &prefix))?;
-    let mut items: Vec<Stored> = found.entries.into_iter().filter(wanted).collect();
-    if let Some(key) = &single {
-        items.retain(|entry| &*entry.key == key.as_str());
+    let found = server.state.store.list(&query).map_err(|error| unreadable(error, options, start, prefix))?;
+    let mut candidates =
+        found.entries.into_iter().filter(|entry| single.as_deref().is_none_or(|key| *entry.key == *key));
+    let mut items = Vec::new();
+    while (start.limit == 0 || items.len() < start.limit)
+        && let Some(entry) = candidates.next()
+    {
+        if wanted(&entry) {
+            items.push(entry);
+        }
     }
-    let mut more = found.remaining > 0;
-    if !everything && start.limit > 0 && items.len() > start.limit {
-        items.truncate(start.limit);
-        more = true;
-    }
+    // Whether what follows matches is for the next page to find out (upstream's `Cacher.GetList`).
+    let more = found.remaining > 0 || candidates.next().is_some();
     let continue_token = items.last().filter(|_| more).map(|last| {
-        let start = last.key.strip_prefix(prefix.as_str()).unwrap_or_default();
+        let start = last.key.strip_prefix(prefix).unwrap_or_default();
         Token { v: VERSION.to_owned(), rv: found.revision as i64, start: format!("{start}\0") }.encode()
     });
     let remaining = (more && everything).then_some(found.remaining as u64);
@@ -128,7 +144,7 @@ fn single_key(target: &Target, selection: &Selection) -> Option<String> {
 
 fn unreadable(error: ReadError, options: &ListOptions, start: &Start, prefix: &str) -> Status {
     match error {
-        ReadError::Future { requested, current } => Status::future_version(requested, current),
+        ReadError::Future { requested, current } => Status::future_version(requested, current, 1),
         ReadError::Compacted { .. } if options.continue_token.is_empty() => {
             Status::expired("The resourceVersion for the provided list is too old.")
         }

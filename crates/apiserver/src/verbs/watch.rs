@@ -45,7 +45,8 @@ pub(super) async fn watch(
     target: &Target,
     representation: Representation,
 ) -> Result<Answer, Status> {
-    let mut options = ListOptions::parse(&call.query, true)?;
+    // What a `/watch/` path asks for without saying `watch` is checked as a list, as upstream does.
+    let mut options = ListOptions::parse(&call.query, call.query.flag("watch"))?;
     if let Some(name) = target.name.as_ref().filter(|_| options.field_selector.is_empty()) {
         // `/watch/…/name`, the deprecated form.
         options.field_selector = format!("metadata.name={name}");
@@ -67,6 +68,7 @@ pub(super) async fn watch(
         framing,
         prefix: target.prefix(),
         bookmarks: options.allow_bookmarks,
+        ends_initial_events: options.send_initial_events == Some(true),
         deadline: Instant::now() + Duration::from_secs(seconds),
         next_bookmark: Instant::now() + BOOKMARK_PERIOD.min(last_bookmark(seconds)),
         phase: start,
@@ -94,7 +96,7 @@ async fn start(
     };
     if initial
         && let Some(wanted) = from
-        && let Err(status) = get::reach(server, wanted).await
+        && let Err(status) = get::reach(server, target.resource, wanted).await
     {
         return Phase::Failing(status);
     }
@@ -134,6 +136,8 @@ struct Stream {
     framing: Framing,
     prefix: String,
     bookmarks: bool,
+    /// Whether a bookmark tells when the initial events are over; it is not known on deprecated paths.
+    ends_initial_events: bool,
     deadline: Instant,
     next_bookmark: Instant,
     phase: Phase,
@@ -177,7 +181,7 @@ impl Stream {
             self.phase = Phase::Initial { items, revision };
             return Some(chunk.freeze());
         }
-        if self.bookmarks {
+        if self.bookmarks && self.ends_initial_events {
             self.framing.bookmark(revision, true, &mut chunk);
         }
         self.phase = Phase::Opening { from: revision };
@@ -202,7 +206,11 @@ impl Stream {
             _ = stopping.wait_for(|stopping| *stopping) => return None,
             () = tokio::time::sleep_until(self.deadline) => return None,
             () = tokio::time::sleep_until(bookmark_at) => {
-                self.framing.bookmark(watch.progress(), false, &mut chunk);
+                let progress = watch.progress();
+                // One that was begun in the future has seen nothing yet that a bookmark could vouch for.
+                if progress <= self.server.state.store.revision() {
+                    self.framing.bookmark(progress, false, &mut chunk);
+                }
                 let last = self.deadline - BOOKMARK_BEFORE_END;
                 let next = Instant::now() + BOOKMARK_PERIOD;
                 self.next_bookmark = if Instant::now() < last { next.min(last) } else { self.deadline };

@@ -53,7 +53,12 @@ impl Api {
         Self::on(store, Environment::system()).await
     }
 
-    /// With a clock and randomness of its own. A clock that is paused does not wait for other threads, so there are none.
+    /// Without threads: a clock that is paused does not wait for them.
+    pub async fn inline() -> Self {
+        Self::in_environment(Environment::system()).await
+    }
+
+    /// The same, with a clock and randomness of its own.
     pub async fn in_environment(environment: Environment) -> Self {
         let attributes = apiserver::storage::attributes();
         let options = store::Options { writing: store::Writing::Inline, ..store::Options::default() };
