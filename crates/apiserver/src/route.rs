@@ -95,8 +95,8 @@ pub fn key(resource: &Resource, namespace: &str, name: &str) -> String {
 
 /// Finds what a path names.
 pub fn route(path: &str) -> Route {
-    let Some(segments) = segments(path) else { return Route::NotFound };
-    let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
+    let Some(unescaped) = unescaped(path) else { return Route::NotFound };
+    let segments: Vec<&str> = unescaped.split('/').collect();
     match segments.as_slice() {
         ["api"] => Route::Discovery(Discovery::Api),
         ["apis"] => Route::Discovery(Discovery::Apis),
@@ -115,8 +115,8 @@ pub fn route(path: &str) -> Route {
 pub fn attributes(method: &Method, path: &str, query: &Query) -> Attributes {
     let method_verb = method.as_str().to_ascii_lowercase();
     let other = || Attributes { verb: method_verb.clone(), path: Some(path.to_owned()), ..Attributes::default() };
-    let Some(segments) = segments(path) else { return other() };
-    let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
+    let Some(unescaped) = unescaped(path) else { return other() };
+    let segments: Vec<&str> = unescaped.split('/').collect();
     let (group, rest) = match segments.as_slice() {
         ["api", _, rest @ ..] => ("", rest),
         ["apis", group, _, rest @ ..] => (*group, rest),
@@ -168,11 +168,11 @@ fn selected_name(query: &Query) -> Option<String> {
     names::path_segment(name).is_empty().then(|| name.to_owned())
 }
 
-/// Path segments without a single trailing slash; `None` when an escape is malformed.
-fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
+/// The path as it is routed: with its escapes resolved, so that a slash is one however it was sent, and without a single
+/// trailing slash; `None` when an escape is malformed.
+fn unescaped(path: &str) -> Option<Cow<'_, str>> {
     let path = path.strip_prefix('/').unwrap_or(path);
-    let path = path.strip_suffix('/').unwrap_or(path);
-    path.split('/').map(unescape_path).collect()
+    unescape_path(path.strip_suffix('/').unwrap_or(path))
 }
 
 /// `namespaces/x/status` and `…/finalize` are parts of a namespace, not resources inside it.
@@ -256,6 +256,7 @@ mod tests {
         assert!(matches!(route("/apis/batch/v2"), Route::NoSuchResource));
         assert!(matches!(route("/api/v1/namespaces/a/configmaps/b/leaf"), Route::NoSuchResource));
         assert!(matches!(route("/healthz"), Route::Other(_)));
+        assert!(matches!(route("/api/v1/namespaces/a/configmaps/b%2Fc"), Route::NoSuchResource));
     }
 
     #[test]

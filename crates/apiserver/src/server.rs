@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use batch_types::gates::Gates;
+use batch_types::{field, gates::Gates, names};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use parking_lot::Mutex;
@@ -98,6 +98,8 @@ pub(crate) struct Call {
     pub(crate) body: Mutex<Option<RequestBody>>,
     /// Warnings for the sender, whatever becomes of the request.
     pub(crate) warnings: Vec<String>,
+    /// How long it may take, unless it streams.
+    pub(crate) limit: Duration,
     /// What it is for, once that is known, as metrics tell it.
     pub(crate) counted: Option<Counted>,
 }
@@ -169,6 +171,7 @@ impl ApiServer {
             user: if in_process { User::in_process() } else { User::anonymous() },
             body: Mutex::new(Some(body)),
             warnings: Vec::new(),
+            limit: REQUEST_TIMEOUT,
             counted: None,
         };
         self.answer(call, &path, in_process).await
@@ -220,7 +223,9 @@ impl ApiServer {
         in_process: bool,
         manner: &mut Manner,
     ) -> Result<Outcome, Status> {
+        let limit = time_limit(call, path)?;
         self.admit(call, path, in_process)?;
+        call.limit = limit;
         self.dispatch(call, path, manner).await
     }
 
@@ -266,16 +271,42 @@ impl ApiServer {
             _ => Offer::Object,
         };
         manner.representation = negotiate::accept(&call.headers, offer)?;
-        let limit = options::timeout(&call.query)?.filter(|limit| !limit.is_zero());
+        check_name(target)?;
+        let limit = call.limit;
         let work = verbs::run(self, call, target, verb, manner.representation);
         if verb.streams() {
             return work.await;
         }
-        let limit = limit.unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT);
         tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
             Err(Status::new(504, "Timeout", "Timeout: request did not complete within the requested timeout"))
         })
     }
+}
+
+/// Names are checked when they are sought (upstream's `NamespaceKeyFunc`): no object can have one that a path could not.
+fn check_name(target: &Target) -> Result<(), Status> {
+    let Some(name) = &target.name else { return Ok(()) };
+    match names::path_segment(name).as_slice() {
+        [] => Ok(()),
+        errors => {
+            let name = field::quoted(name);
+            Err(Status::bad_request(format!("Name parameter invalid: {name}: {}", errors.join(";"))))
+        }
+    }
+}
+
+/// How long a request may take (AS-12). It is settled before it is known who asks; watches and logs have no such limit,
+/// so nobody looks at theirs.
+fn time_limit(call: &Call, path: &str) -> Result<Duration, Status> {
+    if call.query.get("timeout").is_none() {
+        return Ok(REQUEST_TIMEOUT);
+    }
+    let attributes = route::attributes(&call.method, path, &call.query);
+    if attributes.verb == "watch" || attributes.subresource == "log" {
+        return Ok(REQUEST_TIMEOUT);
+    }
+    let limit = options::timeout(&call.query)?.filter(|limit| !limit.is_zero());
+    Ok(limit.unwrap_or(REQUEST_TIMEOUT).min(REQUEST_TIMEOUT))
 }
 
 enum Outcome {

@@ -43,6 +43,9 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
         return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
     validate(&binding)?;
+    if name.is_empty() {
+        return Err(Status::bad_request("Name parameter required."));
+    }
     let pod = Target { resource: pods()?, name: Some(name), subresource: None, ..target.clone() };
     let stated = |member| Some(metadata::text(&binding, member).to_owned()).filter(|text| !text.is_empty());
     let version = stated("resourceVersion");
