@@ -79,6 +79,7 @@ mod tests {
         hosts.refusal(&request.body(()).unwrap()).map_or(200, |refusal| refusal.status().as_u16())
     }
 
+    /// INV-51.
     #[test]
     fn on_loopback_only_own_names_are_served_bi_23() {
         let hosts = Hosts::of(Some("127.0.0.1:6443".parse().unwrap()));

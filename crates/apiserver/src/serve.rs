@@ -555,6 +555,7 @@ mod tests {
         assert_eq!(read_to_close(&mut stream).await, "");
     }
 
+    /// INV-54.
     #[tokio::test]
     async fn connections_over_the_limit_wait_for_room() {
         let server = TestServer::start(Limits { connections: 1, ..Limits::default() }).await;
@@ -568,6 +569,7 @@ mod tests {
         assert!(read_until(&mut second, "hello").await.starts_with("HTTP/1.1 200"));
     }
 
+    /// INV-47.
     #[tokio::test]
     async fn silent_peers_are_dropped() {
         let quick = Limits { handshake: SHORT, header_read: SHORT, ..Limits::default() };
@@ -590,6 +592,7 @@ mod tests {
         assert!(timeout(2 * SHORT, watching.read(&mut buffer)).await.is_err(), "the watch is still open");
     }
 
+    /// INV-47.
     #[tokio::test]
     async fn headers_beyond_the_limit_are_refused() {
         let server = TestServer::start(Limits::default()).await;

@@ -114,7 +114,7 @@ fn claims(token: &str) -> Value {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap()).unwrap()
 }
 
-/// BI-20, BI-22, AS-56, AS-57.
+/// BI-20, BI-22, AS-56, AS-57, INV-51.
 #[tokio::test]
 async fn credentials_decide_between_401_and_403() {
     let api = Api::new().await;

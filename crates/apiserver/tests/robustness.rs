@@ -123,6 +123,7 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
     *at = value;
 }
 
+/// INV-47.
 #[test]
 fn odd_jobs_never_break_the_server() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -215,7 +216,7 @@ fn cron_place() -> impl Strategy<Value = String> {
     prop_oneof![own.prop_map(str::to_owned), place().prop_map(|place| format!("/spec/jobTemplate{place}"))]
 }
 
-/// Arbitrary JSON, as a whole or in places, on the create, replace and status paths of both kinds.
+/// Arbitrary JSON, as a whole or in places, on the create, replace and status paths of both kinds (INV-47).
 #[test]
 fn arbitrary_json_never_breaks_jobs_or_cronjobs() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -270,6 +271,7 @@ async fn a_success_policy_without_completions_is_invalid_not_fatal() {
     api.post(JOBS, object).await.expect(422);
 }
 
+/// INV-47.
 #[tokio::test]
 async fn random_bytes_are_answered_as_bad_requests() {
     let api = Api::new().await;
@@ -294,6 +296,7 @@ async fn random_bytes_are_answered_as_bad_requests() {
     }
 }
 
+/// INV-47.
 #[tokio::test]
 async fn selectors_and_tokens_of_any_text_are_answered() {
     let api = Api::new().await;

@@ -27,6 +27,7 @@ async fn patches_without_a_version_all_take_effect() {
     assert_eq!(data.as_object().unwrap().len(), WRITERS + 1, "{data}");
 }
 
+/// INV-45.
 #[tokio::test]
 async fn of_two_writers_with_one_version_the_second_loses_as_114() {
     let api = Api::new().await;
@@ -87,6 +88,7 @@ async fn pods_have_no_list_of_addresses_to_select_by() {
     api.get(&format!("{JOBS}?fieldSelector=status.podIPs=")).await.expect(400);
 }
 
+/// INV-46.
 #[tokio::test]
 async fn a_finalizer_holds_and_lets_go_as_113() {
     let api = Api::new().await;
@@ -133,6 +135,7 @@ async fn generated_names_are_unique() {
     assert_eq!(names.names().iter().collect::<std::collections::BTreeSet<_>>().len(), 50);
 }
 
+/// INV-54.
 #[tokio::test]
 async fn bodies_are_bounded_as_11() {
     let api = Api::new().await;
@@ -141,6 +144,7 @@ async fn bodies_are_bounded_as_11() {
     assert_eq!(refused.body["reason"], "RequestEntityTooLarge");
 }
 
+/// INV-54.
 #[tokio::test]
 async fn json_patches_are_bounded_as_116() {
     let api = Api::new().await;
@@ -150,6 +154,7 @@ async fn json_patches_are_bounded_as_116() {
     api.send(Method::PATCH, &format!("{CONFIG_MAPS}/a"), "application/json-patch+json", &body).await.expect(413);
 }
 
+/// INV-47.
 #[tokio::test]
 async fn deep_nesting_is_refused_not_recursed() {
     let api = Api::new().await;

@@ -301,6 +301,7 @@ mod tests {
         assert_eq!(issuer.verify(&token), None);
     }
 
+    /// INV-54.
     #[test]
     fn what_is_remembered_is_bounded() {
         let issuer = TokenIssuer::ephemeral().unwrap();

@@ -356,6 +356,7 @@ mod tests {
         json!({"metadata": {"name": "a", "generation": 1}, "spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}, "status": {"phase": "Running"}})
     }
 
+    /// INV-46.
     #[test]
     fn a_bound_pod_waits_for_its_grace_as_150() {
         let step = pod_step(&bound_pod(), &graceful(None), now());
@@ -366,6 +367,7 @@ mod tests {
         assert!(pod_step(&bound_pod(), &graceful(Some(0)), now()).goes);
     }
 
+    /// INV-46.
     #[test]
     fn unscheduled_and_ended_pods_go_at_once_as_150() {
         let mut pod = bound_pod();
@@ -376,6 +378,7 @@ mod tests {
         assert!(pod_step(&pod, &graceful(None), now()).goes);
     }
 
+    /// INV-46.
     #[test]
     fn a_second_delete_only_shortens_as_150() {
         let ending = pod_step(&bound_pod(), &graceful(None), now()).object;
@@ -387,6 +390,7 @@ mod tests {
         assert!(pod_step(&ending, &graceful(Some(0)), now()).goes);
     }
 
+    /// INV-46.
     #[test]
     fn only_a_delete_that_shortens_says_what_becomes_of_dependents() {
         let ending = pod_step(&bound_pod(), &graceful(None), now()).object;
