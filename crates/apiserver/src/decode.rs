@@ -29,9 +29,12 @@ impl Expected<'_> {
         api_version == self.api_version() || self.also_versions.contains(&api_version)
     }
 
-    /// The Go package of the internal type: the group's first word, `core` for the core group.
+    /// The Go package of the internal type: the group's first word, `core` for the core group and for both kinds of event.
     fn internal_package(&self) -> &str {
-        if self.group.is_empty() { "core" } else { self.group.split('.').next().unwrap_or(self.group) }
+        match self.group {
+            "" | "events.k8s.io" => "core",
+            group => group.split('.').next().unwrap_or(group),
+        }
     }
 }
 
@@ -164,14 +167,60 @@ pub fn set_type_meta(object: &mut Value, api_version: &str, kind: &str) {
 pub fn expected_type(api_version: &str, kind: &str, expected: Expected<'_>) -> Result<&'static Type, String> {
     match registry().kind(api_version, kind) {
         Some(ty) if kind == expected.kind => Ok(ty),
-        Some(_) => {
+        None if !is_known_elsewhere(api_version, kind) => {
+            Err(format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"tally\""))
+        }
+        _ => {
             let version = api_version.rsplit('/').next().unwrap_or(api_version);
             let package = expected.internal_package();
             Err(format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", expected.kind))
         }
-        None => Err(format!("no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"tally\"")),
     }
 }
+
+/// Whether Kubernetes has such a kind although it is not served here: what is wrong with it then is the endpoint.
+fn is_known_elsewhere(api_version: &str, kind: &str) -> bool {
+    let kind = kind.strip_suffix("List").unwrap_or(kind);
+    ELSEWHERE.iter().any(|(versions, kinds)| versions.contains(&api_version) && kinds.contains(&kind))
+}
+
+/// Kinds of Kubernetes that are not served here, by `apiVersion`; those that people have manifests of.
+const ELSEWHERE: [(&[&str], &[&str]); 11] = [
+    (
+        &["v1"],
+        &[
+            "ComponentStatus",
+            "Endpoints",
+            "PersistentVolume",
+            "PersistentVolumeClaim",
+            "PodTemplate",
+            "ReplicationController",
+        ],
+    ),
+    (&["apps/v1"], &["ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"]),
+    (&["autoscaling/v1", "autoscaling/v2"], &["HorizontalPodAutoscaler"]),
+    (&["networking.k8s.io/v1"], &["IPAddress", "Ingress", "IngressClass", "NetworkPolicy", "ServiceCIDR"]),
+    (
+        &["storage.k8s.io/v1"],
+        &["CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"],
+    ),
+    (
+        &["admissionregistration.k8s.io/v1"],
+        &[
+            "MutatingAdmissionPolicy",
+            "MutatingAdmissionPolicyBinding",
+            "MutatingWebhookConfiguration",
+            "ValidatingAdmissionPolicy",
+            "ValidatingAdmissionPolicyBinding",
+            "ValidatingWebhookConfiguration",
+        ],
+    ),
+    (&["certificates.k8s.io/v1"], &["CertificateSigningRequest"]),
+    (&["discovery.k8s.io/v1"], &["EndpointSlice"]),
+    (&["flowcontrol.apiserver.k8s.io/v1"], &["FlowSchema", "PriorityLevelConfiguration"]),
+    (&["node.k8s.io/v1"], &["RuntimeClass"]),
+    (&["resource.k8s.io/v1"], &["DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"]),
+];
 
 fn unhandled(api_version: &str, kind: &str, expected: Expected<'_>, why: &str) -> Status {
     let version = api_version.rsplit('/').next().unwrap_or(api_version);
@@ -184,4 +233,41 @@ fn unrecognized(expected: Expected<'_>, why: &str, body: &[u8]) -> Status {
         expected.kind,
         json::summary(body)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// AS-25.
+    #[test]
+    fn other_kinds_are_told_apart_from_unknown_ones() {
+        let expected = Expected { group: "", version: "v1", kind: "ConfigMap", also_versions: &[] };
+        let refused = |api_version: &str, kind: &str| expected_type(api_version, kind, expected).unwrap_err();
+        for (api_version, kind, from) in [
+            ("apps/v1", "Deployment", "v1.Deployment"),
+            ("apps/v1", "DeploymentList", "v1.DeploymentList"),
+            ("autoscaling/v2", "HorizontalPodAutoscaler", "v2.HorizontalPodAutoscaler"),
+            ("v1", "Service", "v1.Service"),
+            ("v1", "Pod", "v1.Pod"),
+        ] {
+            let why = format!("converting ({from}) to (core.ConfigMap): unknown conversion");
+            assert_eq!(refused(api_version, kind), why);
+        }
+        let event = Expected { group: "events.k8s.io", kind: "Event", ..expected };
+        let why = expected_type("v1", "Pod", event).unwrap_err();
+        assert_eq!(why, "converting (v1.Pod) to (core.Event): unknown conversion");
+        for (api_version, kind) in [("apps/v1", "Forest"), ("v1", "Deployment"), ("v2", "ConfigMap")] {
+            assert!(refused(api_version, kind).starts_with(&format!("no kind \"{kind}\" is registered")), "{kind}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_both_served_and_elsewhere() {
+        for (versions, kinds) in ELSEWHERE {
+            for (version, kind) in versions.iter().flat_map(|version| kinds.iter().map(move |kind| (version, kind))) {
+                assert!(registry().kind(version, kind).is_none(), "{version} {kind}");
+            }
+        }
+    }
 }
