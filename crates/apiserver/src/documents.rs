@@ -1,5 +1,8 @@
 //! What is served beside the resources: discovery, OpenAPI, version, health (AS-37…AS-55).
 
+use std::collections::BTreeSet;
+
+use batch_types::field;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use serde_json::{Value, json};
 
@@ -44,7 +47,7 @@ pub(crate) fn discovery(call: &Call, wanted: Discovery, manner: &mut Manner) -> 
                 Discovery::Resources { group, version } => discovery::resource_list(group, version),
             };
             let body = body.ok_or_else(Status::no_such_resource)?;
-            Ok(finished(value_response(200, &body, encoding, manner.indented), manner))
+            Ok(value_response(200, &body, encoding, manner.indented))
         }
     }
 }
@@ -101,30 +104,27 @@ fn aggregated(call: &Call, wanted: &Discovery, manner: &Manner) -> Response<Resp
     if let Ok(tag) = HeaderValue::from_str(&tag) {
         headers.insert(header::ETAG, tag);
     }
-    finished(response, manner)
-}
-
-fn finished(mut response: Response<ResponseBody>, manner: &Manner) -> Response<ResponseBody> {
-    let headers = response.headers_mut();
-    headers.insert("audit-id", manner.audit_id.clone());
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
     response
 }
 
 /// Health, version, OpenAPI and the index of paths.
-pub(crate) fn other(server: &ApiServer, call: &Call, path: &str) -> Result<Response<ResponseBody>, Status> {
+pub(crate) fn other(
+    server: &ApiServer,
+    call: &Call,
+    path: &str,
+    manner: &Manner,
+) -> Result<Response<ResponseBody>, Status> {
     let trimmed = if path == "/" { path } else { path.trim_end_matches('/') };
     let (endpoint, check) = match trimmed.strip_prefix('/').and_then(|rest| rest.split_once('/')) {
         Some((endpoint, check)) => (endpoint, Some(check)),
         None => (trimmed.trim_start_matches('/'), None),
     };
     match (endpoint, check) {
-        ("healthz" | "livez" | "readyz", check) => Ok(health(server, call, endpoint, check)),
-        ("openapi", Some(document)) => {
-            let environment = &server.state.environment;
-            let manner = Manner::of(&call.headers, &call.query, environment);
-            Ok(openapi::answer(call, document, &manner, environment.now()))
-        }
+        // Their paths are compared as they are.
+        ("healthz" | "livez" | "readyz" | "metrics", _) if path.ends_with('/') => Ok(page_not_found()),
+        ("healthz" | "livez" | "readyz", None) => Ok(health(server, call, endpoint)),
+        ("healthz" | "livez" | "readyz", Some(check)) => Ok(one_check(server, check)),
+        ("openapi", Some(document)) => Ok(openapi::answer(call, document, manner, server.state.environment.now())),
         (".well-known", Some("openid-configuration")) => {
             Ok(public(value_response(200, &token::discovery_document(), Encoding::Json, false), "application/json"))
         }
@@ -134,6 +134,7 @@ pub(crate) fn other(server: &ApiServer, call: &Call, path: &str) -> Result<Respo
             Ok(public(keys, "application/jwk-set+json"))
         }
         ("metrics", None) => Ok(server.state.metrics.answer(&call.headers)),
+        ("version", None) if call.method != Method::GET => Err(Status::method_not_allowed()),
         ("version", None) => Ok(value_response(200, &discovery::version(), Encoding::Json, true)),
         ("", None) => Ok(value_response(200, &paths(), Encoding::Json, true)),
         _ => Ok(page_not_found()),
@@ -166,17 +167,22 @@ fn paths() -> Value {
     json!({ "paths": served })
 }
 
-/// `ok`, or a line for each check (AS-54).
-fn health(server: &ApiServer, call: &Call, endpoint: &str, only: Option<&str>) -> Response<ResponseBody> {
-    let excluded = call.query.all("exclude");
-    let checks: Vec<&str> = CHECKS.iter().copied().filter(|check| only.is_none_or(|only| only == *check)).collect();
-    if checks.is_empty() {
-        return page_not_found();
+/// One check by its name, which says no more than that (AS-54).
+fn one_check(server: &ApiServer, check: &str) -> Response<ResponseBody> {
+    match CHECKS.iter().find(|known| **known == check) {
+        None => page_not_found(),
+        Some(check) if is_healthy(server, check) => raw(200, TEXT, b"ok".to_vec().into()),
+        Some(check) => raw(500, TEXT, format!("internal server error: {check} failed\n").into_bytes().into()),
     }
+}
+
+/// `ok`, or a line for each check (AS-54).
+fn health(server: &ApiServer, call: &Call, endpoint: &str) -> Response<ResponseBody> {
+    let excluded: BTreeSet<String> = call.query.all("exclude").into_iter().collect();
     let mut failed = false;
     let mut lines = String::new();
-    for check in checks {
-        if excluded.iter().any(|name| name == check) {
+    for check in CHECKS {
+        if excluded.contains(check) {
             lines.push_str(&format!("[+]{check} excluded: ok\n"));
         } else if is_healthy(server, check) {
             lines.push_str(&format!("[+]{check} ok\n"));
@@ -184,6 +190,12 @@ fn health(server: &ApiServer, call: &Call, endpoint: &str, only: Option<&str>) -
             failed = true;
             lines.push_str(&format!("[-]{check} failed: reason withheld\n"));
         }
+    }
+    let unknown: Vec<String> =
+        excluded.iter().filter(|name| !CHECKS.contains(&name.as_str())).map(|name| field::quoted(name)).collect();
+    if !unknown.is_empty() {
+        let unknown = unknown.join(",");
+        lines.push_str(&format!("warn: some health checks cannot be excluded: no matches for {unknown}\n"));
     }
     let verbose = call.query.get("verbose").is_some();
     let body = match (failed, verbose) {

@@ -59,6 +59,8 @@ impl Representation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
     Object,
+    /// An answer that is no object of a table.
+    Plain,
     List,
     Watch,
 }
@@ -88,12 +90,14 @@ pub fn accept(headers: &HeaderMap, offer: Offer) -> Result<Representation, Statu
     }
     let clauses = clauses(headers);
     if !clauses.iter().any(|clause| matches!(clause.media_type.as_str(), JSON | YAML | PROTOBUF | "*/*")) {
-        let streams = if offer == Offer::Object { String::new() } else { format!(", {STREAM_TYPES}") };
+        let streams =
+            if matches!(offer, Offer::Object | Offer::Plain) { String::new() } else { format!(", {STREAM_TYPES}") };
         let why = format!("406: Not Acceptable\n\nAvailable representations: {OBJECT_TYPES}{streams}");
         return Err(Status::not_acceptable(why).with_details(crate::status::Details::default()));
     }
     let only = |types: &str| Status::not_acceptable(format!("only the following media types are accepted: {types}"));
-    match clauses.iter().find_map(representation) {
+    let is_offered = |agreed: &Representation| offer != Offer::Plain || !matches!(agreed.view, View::Table(_));
+    match clauses.iter().filter_map(representation).find(is_offered) {
         Some(agreed) if offer == Offer::Watch && agreed.encoding == Encoding::Yaml => Err(only(STREAM_TYPES)),
         Some(agreed) => Ok(agreed),
         None => Err(only(OBJECT_TYPES)),
@@ -228,16 +232,34 @@ pub enum PatchType {
     Apply,
 }
 
+const PATCH_TYPES: [(&str, PatchType); 4] = [
+    ("application/json-patch+json", PatchType::Json),
+    ("application/merge-patch+json", PatchType::Merge),
+    ("application/strategic-merge-patch+json", PatchType::Strategic),
+    ("application/apply-patch+yaml", PatchType::Apply),
+];
+
 pub fn patch_type(headers: &HeaderMap) -> Result<PatchType, Status> {
-    // The router compares spellings, so upper case is another type.
-    match content_type(headers).split(';').next().unwrap_or_default().trim() {
-        "application/json-patch+json" => Ok(PatchType::Json),
-        "application/merge-patch+json" => Ok(PatchType::Merge),
-        "application/strategic-merge-patch+json" => Ok(PatchType::Strategic),
-        "application/apply-patch+yaml" => Ok(PatchType::Apply),
-        _ => Err(Status::unsupported_media_type("415: Unsupported Media Type")
-            .with_details(crate::status::Details::default())),
+    // Two parties look at it. The router takes a list and does not mind blanks; the handler wants one type and nothing
+    // else in front of the parameters. Both compare spellings, so upper case is another type.
+    let value = content_type(headers);
+    let routed = value
+        .split(',')
+        .any(|one| exact_patch_type(one.split(';').next().unwrap_or_default().trim_matches(' ')).is_some());
+    if !routed {
+        return Err(Status::unsupported_media_type("415: Unsupported Media Type")
+            .with_details(crate::status::Details::default()));
     }
+    exact_patch_type(value.split(';').next().unwrap_or_default()).ok_or_else(|| {
+        let types = PATCH_TYPES.map(|(media_type, _)| media_type).join(", ");
+        Status::unsupported_media_type(format!(
+            "the body of the request was in an unknown format - accepted media types include: {types}"
+        ))
+    })
+}
+
+fn exact_patch_type(media_type: &str) -> Option<PatchType> {
+    PATCH_TYPES.iter().find(|(known, _)| *known == media_type).map(|(_, patch_type)| *patch_type)
 }
 
 #[cfg(test)]
@@ -268,6 +290,14 @@ mod tests {
             "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json;as=Table;g=meta.k8s.io;v=v1",
         );
         assert_eq!(accept(&headers, Offer::List).unwrap().encoding, Encoding::Json);
+    }
+
+    #[test]
+    fn what_is_no_object_has_no_table() {
+        let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+        assert_eq!(accept(&accepting(table), Offer::Plain).unwrap_err().code, 406);
+        let either = accept(&accepting(&format!("{table},application/json")), Offer::Plain).unwrap();
+        assert_eq!(either, Representation::JSON);
     }
 
     #[test]
@@ -324,8 +354,22 @@ mod tests {
         for odd in ["application/json; charset", "application/json; a=b; a=c", "application/json;;a=b", "json", ";"] {
             assert_eq!(body_type(&sending(odd)).unwrap_err().code, 415, "{odd}");
         }
-        assert_eq!(patch_type(&sending("application/merge-patch+json ; x")).unwrap(), PatchType::Merge);
-        assert_eq!(patch_type(&sending("application/Merge-Patch+json")).unwrap_err().code, 415);
+        assert_eq!(patch_type(&sending("application/merge-patch+json; x")).unwrap(), PatchType::Merge);
+        let by_router = "415: Unsupported Media Type";
+        let by_handler = "the body of the request was in an unknown format - accepted media types include: \
+                          application/json-patch+json, application/merge-patch+json, \
+                          application/strategic-merge-patch+json, application/apply-patch+yaml";
+        for (value, message) in [
+            ("", by_router),
+            ("application/Merge-Patch+json", by_router),
+            ("*/*", by_router),
+            ("application/merge-patch+json ; x", by_handler),
+            ("application/merge-patch+json, application/json", by_handler),
+            ("application/json, application/merge-patch+json", by_handler),
+        ] {
+            let refused = patch_type(&sending(value)).unwrap_err();
+            assert_eq!((refused.code, refused.message.as_str()), (415, message), "{value}");
+        }
     }
 
     #[test]

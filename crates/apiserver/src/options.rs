@@ -75,8 +75,7 @@ fn field_manager_errors(manager: &str) -> Vec<field::Error> {
     if manager.len() > FIELD_MANAGER_BYTES_MAX {
         errors.push(field::Error::too_long(&path, FIELD_MANAGER_BYTES_MAX));
     }
-    let unprintable = manager.char_indices().find(|&(_, c)| c.is_control());
-    if let Some((at, c)) = unprintable {
+    for (at, c) in manager.char_indices().filter(|&(_, c)| !field::is_printable(c)) {
         let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
         errors.push(field::Error::invalid(&path, manager, detail));
     }
@@ -349,6 +348,21 @@ mod tests {
             let refused = WriteOptions::parse(&Query::parse(Some(query)), "CreateOptions", false).unwrap_err();
             assert_eq!(refused.message, message);
         }
+    }
+
+    /// AS-128: what Go does not print, told for every such character.
+    #[test]
+    fn field_managers_are_printable() {
+        let texts = |manager: &str| field_manager_errors(manager).iter().map(field::Error::text).collect::<Vec<_>>();
+        assert_eq!(texts("kubectl é☃ e\u{301}"), [""; 0]);
+        assert_eq!(
+            texts("a\u{7}b\u{200b}c\u{a0}"),
+            [
+                "Invalid value: \"a\\ab\\u200bc\\u00a0\": invalid character U+0007 (at position 1)",
+                "Invalid value: \"a\\ab\\u200bc\\u00a0\": invalid character U+200B (at position 3)",
+                "Invalid value: \"a\\ab\\u200bc\\u00a0\": invalid character U+00A0 (at position 7)",
+            ]
+        );
     }
 
     #[test]

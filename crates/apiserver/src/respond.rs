@@ -40,13 +40,25 @@ impl Manner {
         let audit_id = headers.get("audit-id").cloned();
         Self {
             representation: Representation::JSON,
-            indented: query.flag_if_set("pretty").unwrap_or(by_agent),
+            indented: pretty(query).unwrap_or(by_agent),
             accepts_gzip: text(header::ACCEPT_ENCODING).is_some_and(|value| value.contains("gzip")),
             audit_id: audit_id
                 .or_else(|| HeaderValue::from_str(&environment.uid()).ok())
                 .unwrap_or_else(|| HeaderValue::from_static("")),
         }
     }
+}
+
+/// `?pretty=`, read by `strconv.ParseBool` and not as other flags are; empty it says nothing.
+fn pretty(query: &Query) -> Option<bool> {
+    let text = query.get("pretty").filter(|text| !text.is_empty())?;
+    Some(matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"))
+}
+
+/// What every answer has (AS-9), whatever made it.
+pub fn add_common_headers(headers: &mut HeaderMap, manner: &Manner) {
+    headers.insert("audit-id", manner.audit_id.clone());
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
 }
 
 /// Writes an answer or a refusal.
@@ -63,8 +75,6 @@ pub fn respond(
         Err(status) => (refusal(&status, manner), status.retry_after()),
     };
     let headers = response.headers_mut();
-    headers.insert("audit-id", manner.audit_id.clone());
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
     if let Some(seconds) = retry_after {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
@@ -326,4 +336,18 @@ pub fn compressed(response: Response<ResponseBody>, manner: &Manner) -> Response
     parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     parts.headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     Response::from_parts(parts, body.compressed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// AS-15.
+    #[test]
+    fn pretty_is_a_go_boolean() {
+        let read = |query: &str| pretty(&Query::parse(Some(query)));
+        assert_eq!(["", "pretty", "pretty="].map(read), [None; 3]);
+        assert_eq!(["pretty=1", "pretty=true", "pretty=T"].map(read), [Some(true); 3]);
+        assert_eq!(["pretty=yes", "pretty=0", "pretty=tRUE"].map(read), [Some(false); 3]);
+    }
 }

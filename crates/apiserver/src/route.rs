@@ -8,7 +8,7 @@ use http::Method;
 use crate::{
     query::{Query, unescape_path},
     resources::{
-        Resource, Subresource,
+        Endpoint, Resource, Subresource,
         registry::{self, Review},
     },
 };
@@ -73,6 +73,14 @@ impl Target {
     /// The key of the named object.
     pub fn key(&self) -> String {
         key(self.resource, self.namespace.as_deref().unwrap_or_default(), self.name.as_deref().unwrap_or_default())
+    }
+
+    /// Something to be done rather than an object to be shown: a binding, an eviction, a token.
+    pub fn is_action(&self) -> bool {
+        match self.subresource {
+            Some(part) => matches!(part.endpoint, Endpoint::Binding | Endpoint::Eviction | Endpoint::Token),
+            None => self.resource.kind == "Binding",
+        }
     }
 
     pub fn namespace(&self) -> &str {

@@ -207,13 +207,15 @@ impl ApiServer {
         if let Some(body) = unread {
             crate::body::drain(body).await;
         }
-        match outcome {
+        let mut response = match outcome {
             Ok(Outcome::Response(response)) => response,
             Ok(Outcome::Answer(answer)) => {
                 respond::respond(Ok(answer), &manner, &call.query, &call.warnings, environment)
             }
             Err(status) => respond::respond(Err(status), &manner, &call.query, &call.warnings, environment),
-        }
+        };
+        respond::add_common_headers(response.headers_mut(), &manner);
+        response
     }
 
     async fn decide(
@@ -251,10 +253,10 @@ impl ApiServer {
         match route::route(path) {
             Route::NotFound => Ok(Outcome::Response(documents::page_not_found())),
             Route::NoSuchResource => Err(Status::no_such_resource()),
-            Route::Other(path) => documents::other(self, call, &path).map(Outcome::Response),
+            Route::Other(path) => documents::other(self, call, &path, manner).map(Outcome::Response),
             Route::Discovery(wanted) => documents::discovery(call, wanted, manner).map(Outcome::Response),
             Route::Review(review) => {
-                manner.representation = negotiate::accept(&call.headers, Offer::Object)?;
+                manner.representation = negotiate::accept(&call.headers, Offer::Plain)?;
                 let namespace = route::attributes(&call.method, path, &call.query).namespace;
                 reviews::create(&self.state, call, review, &namespace).await.map(Outcome::Answer)
             }
@@ -268,6 +270,7 @@ impl ApiServer {
         let offer = match verb {
             verbs::Verb::Watch => Offer::Watch,
             verbs::Verb::List => Offer::List,
+            _ if target.is_action() => Offer::Plain,
             _ => Offer::Object,
         };
         manner.representation = negotiate::accept(&call.headers, offer)?;

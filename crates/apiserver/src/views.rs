@@ -37,6 +37,8 @@ pub fn table<'a>(
     form: TableForm,
 ) -> Value {
     let rows: Vec<Value> = objects.into_iter().map(|object| row(resource, object, form)).collect();
+    // Upstream's default converter makes no list of nothing (AS-160).
+    let rows = if rows.is_empty() && tables::is_default(resource) { Value::Null } else { Value::from(rows) };
     let columns = if form.columns { Value::from(tables::columns(resource)) } else { Value::Null };
     json!({
         "kind": "Table",

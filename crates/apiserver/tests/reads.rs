@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Api, CONFIG_MAPS, PODS, config_map};
-use http::Method;
+use http::{Method, header};
 use serde_json::json;
 
 const EVENTS: &str = "/api/v1/namespaces/default/events";
@@ -130,4 +130,63 @@ async fn events_are_read_as_from_the_store_itself() {
                    \"abc\": invalid syntax";
     assert_eq!(refused(&api, &format!("{EVENTS}/a?resourceVersion=abc"), 400).await, message);
     refused(&api, &format!("{CONFIG_MAPS}/a?resourceVersion=abc"), 500).await;
+}
+
+/// AS-54, AS-6, AS-7.
+#[tokio::test]
+async fn health_and_version_are_as_upstream_has_them() {
+    let api = Api::new().await;
+    let checks = "[+]ping ok\n[+]log ok\n[+]etcd excluded: ok\n";
+    let warning = "warn: some health checks cannot be excluded: no matches for \"bar\",\"foo\"\n";
+    for (path, code, body) in [
+        ("/readyz/ping?verbose", 200, "ok".to_owned()),
+        ("/readyz?exclude=foo", 200, "ok".to_owned()),
+        (
+            "/readyz?verbose&exclude=foo&exclude=etcd&exclude=bar",
+            200,
+            format!("{checks}{warning}readyz check passed\n"),
+        ),
+        ("/healthz/", 404, "404 page not found\n".to_owned()),
+        ("/healthz/nothing", 404, "404 page not found\n".to_owned()),
+    ] {
+        assert_eq!(api.get(path).await.expect(code).body, body, "{path}");
+    }
+    for method in [Method::POST, Method::HEAD] {
+        api.send(method, "/version", "", "").await.expect(405);
+    }
+}
+
+/// AS-9: whoever makes an answer.
+#[tokio::test]
+async fn every_answer_bears_its_audit_id_and_may_not_be_kept() {
+    let api = Api::new().await;
+    for path in [CONFIG_MAPS, "/version", "/healthz", "/nowhere", "/api", "/openapi/v3", "/openid/v1/jwks", "/"] {
+        let response = api.raw(Method::GET, path, &[("audit-id", "mine")], "").await;
+        assert_eq!(response.headers()["audit-id"], "mine", "{path}");
+        let kept = &response.headers()[header::CACHE_CONTROL];
+        let expected = if path == "/openid/v1/jwks" { "public, max-age=3600" } else { "no-cache, private" };
+        assert_eq!(kept, expected, "{path}");
+        let made_up = api.raw(Method::GET, path, &[], "").await;
+        assert_eq!(made_up.headers()["audit-id"].len(), 36, "{path}");
+    }
+}
+
+/// AS-160: nothing in a table of upstream's default converter is no list at all.
+#[tokio::test]
+async fn empty_tables_have_no_rows_in_their_own_ways() {
+    let api = Api::new().await;
+    let accept = [("accept", "application/json;as=Table;g=meta.k8s.io;v=v1")];
+    for (path, rows) in [
+        (CONFIG_MAPS, json!([])),
+        ("/api/v1/namespaces/default/limitranges", json!(null)),
+        ("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", json!(null)),
+    ] {
+        let response = api.raw(Method::GET, path, &accept, "").await;
+        let bytes = response.into_body().collect_bytes().await.expect("a body");
+        let table: serde_json::Value = serde_json::from_slice(&bytes).expect("a table");
+        assert_eq!((&table["kind"], table.get("rows")), (&json!("Table"), Some(&rows)), "{path}");
+    }
+    let review = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}).to_string();
+    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    assert_eq!(api.raw(Method::POST, path, &accept, &review).await.status(), 406);
 }

@@ -24,16 +24,12 @@ const KEPT_FOR: SignedDuration = SignedDuration::from_hours(365 * 24);
 
 /// Answers a request for a path below `/openapi/`.
 pub(crate) fn answer(call: &Call, path: &str, manner: &Manner, now: Timestamp) -> Response<ResponseBody> {
-    let mut response = match path.split_once('/') {
+    match path.split_once('/') {
         None if path == "v2" => everything(&call.headers, manner),
         None if path == "v3" => listing(&call.headers, manner),
         Some(("v3", path)) => one(&call.headers, path, call.query.get("hash"), manner, now),
-        _ => return page_not_found(),
-    };
-    let headers = response.headers_mut();
-    headers.insert("audit-id", manner.audit_id.clone());
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-    response
+        _ => page_not_found(),
+    }
 }
 
 fn everything(headers: &HeaderMap, manner: &Manner) -> Response<ResponseBody> {

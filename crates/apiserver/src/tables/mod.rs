@@ -63,6 +63,11 @@ pub fn row(resource: &Resource, object: &Value, now: Timestamp) -> Value {
     if conditions.is_empty() { json!({ "cells": cells }) } else { json!({ "cells": cells, "conditions": conditions }) }
 }
 
+/// Whether upstream has no printer for the resource and shows names and times only.
+pub fn is_default(resource: &Resource) -> bool {
+    std::ptr::eq(printer(resource), &simple::DEFAULT)
+}
+
 fn printer(resource: &Resource) -> &'static Printer {
     match (resource.group, resource.plural) {
         ("batch", "jobs") => &job::PRINTER,
