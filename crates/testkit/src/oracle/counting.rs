@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     Judge,
     history::{Change, Step},
-    ledger::{Mark, is_recent},
+    ledger::{JobRecord, Mark, PodRecord, is_recent},
     views::{Job, JobStatus, Pod, Side, indexes},
 };
 
@@ -33,6 +33,7 @@ impl Judge<'_> {
             }
             self.conserved(change, after);
         }
+        self.classified(change, &after.metadata.uid);
     }
 
     /// INV-5.
@@ -212,16 +213,59 @@ impl Judge<'_> {
         }
     }
 
+    /// INV-6 after a change of a pod.
+    pub(super) fn pod_classified(&mut self, change: &Change, step: &Step<Pod>) {
+        let Some(uid) = step.after.as_ref().or(step.before.as_ref()).map(|pod| pod.metadata.uid.clone()) else {
+            return;
+        };
+        let record = &self.ledger.pods[&uid];
+        let Some(job) = record.job.as_ref().and_then(|job| self.ledger.job(job)) else { return };
+        if let Err(what) = class(job, &uid, record) {
+            let name = format!("pod {}", record.name);
+            self.broken("INV-6", change.revision, name, what);
+        }
+    }
+
+    /// INV-6: every pod that a Job ever had is in one class.
+    fn classified(&mut self, change: &Change, job: &str) {
+        let Some(record) = self.ledger.job(job) else { return };
+        let mut broken = Vec::new();
+        for (uid, pod) in self.ledger.pods_ever_of(job) {
+            if let Err(what) = class(record, uid, pod) {
+                broken.push((pod.name.clone(), what));
+            }
+        }
+        for (pod, what) in broken {
+            self.broken("INV-6", change.revision, format!("pod {pod}"), what);
+        }
+    }
+
     /// Whether an index is beyond the size of its Job, as far as the controller can know that.
     fn is_outside(&self, change: &Change, uid: &str, index: Option<u32>) -> bool {
         let mut sizes = self.ledger.jobs[uid].believable(change.at, self.tolerance.window);
         sizes.any(|job| !job.is_valid_index(index))
     }
 
+    /// Released without being counted, and rightly so.
+    fn exclude(&mut self, pod: &Pod, situation: &'static str) {
+        self.met(situation);
+        if let Some(record) = self.ledger.pods.get_mut(&pod.metadata.uid) {
+            record.excluded |= record.listed.is_none() && record.counted.is_none();
+        }
+    }
+
     /// INV-4: nobody loses the finalizer before it is on record.
     pub(super) fn pod_released(&mut self, change: &Change, step: &Step<Pod>) {
         let Some(before) = step.before.as_ref().filter(|pod| pod.is_tracked()) else { return };
-        if step.after.as_ref().is_some_and(|after| after.is_tracked()) || change.by != "job" {
+        if step.after.as_ref().is_some_and(|after| after.is_tracked()) {
+            return;
+        }
+        if change.by != "job" {
+            // A user may. Nothing that has the finalizer goes unless it is being deleted and loses it.
+            let by_user = matches!(change.by, "world" | "") && (step.after.is_some() || before.metadata.is_deleting());
+            if let Some(record) = self.ledger.pods.get_mut(&before.metadata.uid) {
+                record.stripped |= by_user;
+            }
             return;
         }
         let name = format!("pod {}", before.metadata.name);
@@ -233,40 +277,63 @@ impl Judge<'_> {
         let Some(job) = self.ledger.job(&uid) else { return self.met("orphan released: Job gone") };
         let job = job.last.clone();
         if job.metadata.is_deleting() {
-            return self.met("released: Job is being deleted");
+            return self.exclude(before, "released: Job is being deleted");
         }
         // One that is being deleted goes with its owner still on it.
         let disowned = step.after.as_ref().map_or_else(|| !job.selects(before), |after| after.job().is_none());
         if disowned {
-            return self.met("pod disowned");
+            return self.exclude(before, "pod disowned");
         }
         let ended = before.ended();
         // One that succeeds all the same counts.
         if before.is_surplus() && ended != Some(Side::Succeeded) {
-            return self.met("surplus pod removed");
+            return self.exclude(before, "surplus pod removed");
         }
         if job.status.finished().is_some() {
-            return self.met("orphan released: Job finished");
+            return self.exclude(before, "orphan released: Job finished");
         }
         let succeeds = job.status.holds("SuccessCriteriaMet").is_some();
         if let Some(record) = self.ledger.pods.get_mut(&before.metadata.uid) {
             record.let_go |= ended.is_none() && succeeds;
         }
         let record = &self.ledger.pods[&before.metadata.uid];
-        let on_record = record.listed.is_some()
-            || record.counted.is_some()
-            || before.index().is_some_and(|index| job.is_indexed() && job.completed().contains(&index));
+        let recorded = before.index().is_some_and(|index| job.is_indexed() && job.completed().contains(&index));
+        let listed = record.listed.is_some() || record.counted.is_some();
         // When a Job fails, the pods that are left fail with it, and those that a rule ignores count as nothing.
         let fails_with_it = ended.is_none() && job.status.holds("FailureTarget").is_some();
         let excluded = job.policy_action(before) == Some("Ignore")
             || fails_with_it && job.rule_for(before) == Some("Ignore")
             || self.is_outside(change, &uid, before.index())
             || ended.is_none() && succeeds;
-        if !on_record && !excluded {
+        if let Some(record) = self.ledger.pods.get_mut(&before.metadata.uid).filter(|_| !listed) {
+            record.recorded |= recorded;
+            record.excluded |= excluded && !recorded;
+        }
+        if !listed && !recorded && !excluded {
             let what = format!("released in phase {} before it was on record", before.status.phase);
             self.broken("INV-4", change.revision, name, what);
         }
     }
+}
+
+/// INV-6: counted, listed, excluded, live, or ended and waiting for its turn: exactly one of them.
+fn class(job: &JobRecord, uid: &String, pod: &PodRecord) -> Result<(), &'static str> {
+    if job.last.is_foreign() {
+        return Ok(());
+    }
+    let lists = &job.last.status.uncounted_terminated_pods;
+    let listed = lists.succeeded.contains(uid) || lists.failed.contains(uid);
+    let counted = pod.counted.is_some() || pod.recorded;
+    match (counted, listed, pod.excluded) {
+        (true, true, _) => return Err("counted, and on a list again"),
+        (_, true, true) | (true, _, true) => return Err("let go without being counted, and counted all the same"),
+        (false, false, false) => {}
+        _ => return Ok(()),
+    }
+    // Nobody counts what was never tracked, or belongs to the Job no more.
+    let not_ours = !pod.ever_tracked || pod.stripped || pod.last.job() != Some(&*job.last.metadata.uid);
+    let waits = !pod.gone && pod.last.is_tracked();
+    if not_ours || pod.is_live() || waits { Ok(()) } else { Err("it has ended, and is lost to the count") }
 }
 
 pub(super) fn job_name(job: &Job) -> String {

@@ -50,6 +50,12 @@ pub(super) struct PodRecord {
     pub(super) ended_by_us: Option<u64>,
     pub(super) listed: Option<Side>,
     pub(super) counted: Option<Side>,
+    /// Whether it was released because its index was on record; a smaller size may take that off later.
+    pub(super) recorded: bool,
+    /// Whether it was released without being counted, and rightly so.
+    pub(super) excluded: bool,
+    /// Whether a user took the finalizer off.
+    pub(super) stripped: bool,
 }
 
 /// How a pod came to be marked as surplus.
@@ -229,6 +235,9 @@ impl PodRecord {
             ended_by_us: None,
             listed: None,
             counted: None,
+            recorded: false,
+            excluded: false,
+            stripped: false,
         }
     }
 

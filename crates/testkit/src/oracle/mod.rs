@@ -126,6 +126,7 @@ impl Judge<'_> {
                 self.pod_ended(step);
                 self.ledger.apply_pod(change, step);
                 self.pod_released(change, step);
+                self.pod_classified(change, step);
                 self.pod_identity(change, step);
             }
             What::Job(step) => {

@@ -344,6 +344,35 @@ fn inv_6_what_is_counted_was_seen_being_counted() {
 }
 
 #[test]
+fn inv_6_every_pod_is_accounted_for() {
+    let gone = |by: &'static str| (by, START, "Pod p", Value::Null);
+    // What has the finalizer does not go; what a user takes it off is nobody's concern.
+    for by in ["gc", "podgc", "node", "world"] {
+        breaks("INV-6", and(begun(), vec![("world", START, "Pod", pod("p", "Succeeded")), gone(by)]));
+    }
+    let stripped = ("world", START, "Pod", untracked("p", "Running"));
+    keeps(and(begun(), vec![stripped, ("world", START, "Pod", untracked("p", "Failed")), gone("world")]));
+    keeps(and(begun(), vec![("world", START, "Pod", deleting(pod("p", "Failed"))), gone("world")]));
+    let released = || {
+        let surplus = |pod: Value| with(pod, "/metadata/annotations", json!({"tally.dev/surplus": "true"}));
+        let smaller = ("world", START, "Job", job(json!({"parallelism": 1}), json!({})));
+        let marked = ("job", START, "Pod", surplus(pod("p", "Running")));
+        and(begun(), vec![smaller, marked, ("job", START, "Pod", surplus(untracked("p", "Running")))])
+    };
+    keeps(released());
+    // What was let go without being counted stays so.
+    let lists = job(json!({"parallelism": 1}), json!({"uncountedTerminatedPods": uncounted(&[], &["p"])}));
+    breaks("INV-6", and(released(), vec![("job", START, "Job", lists)]));
+    let listed = |status: Value| ("job", START, "Job", indexed(status));
+    let index =
+        || vec![("world", START, "Job", indexed(json!({}))), ("job", START, "Pod", of_index("p", "Succeeded", 0))];
+    let free = || with(of_index("p", "Succeeded", 0), "/metadata/finalizers", json!([]));
+    let recorded = listed(json!({"succeeded": 1, "completedIndexes": "0"}));
+    keeps(and(index(), vec![recorded, ("job", START, "Pod", free()), ("world", START, "Pod p", Value::Null)]));
+    breaks("INV-6", and(index(), vec![("job", START, "Pod", free())]));
+}
+
+#[test]
 fn inv_7_terminal_is_for_ever() {
     let done = |conditions: Value| {
         status(json!({"startTime": at(0), "completionTime": at(5), "succeeded": 2,
@@ -603,7 +632,9 @@ fn inv_20_an_index_stays() {
 #[test]
 fn inv_21_no_creation_while_forbidden() {
     let edit = |spec: Value| ("world", START, "Job", job(spec, json!({})));
-    let one = || and(begun(), vec![("world", START, "Pod q", Value::Null)]);
+    let one = || {
+        and(begun(), vec![("world", START, "Pod", untracked("q", "Pending")), ("world", START, "Pod q", Value::Null)])
+    };
     let made_at = |seconds| ("job", START + seconds, "Pod", pod("r", "Pending"));
     breaks("INV-21", and(one(), vec![edit(json!({"suspend": true})), made_at(10)]));
     keeps(and(one(), vec![edit(json!({"suspend": true})), made_at(1)]));
