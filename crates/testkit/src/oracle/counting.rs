@@ -56,15 +56,27 @@ impl Judge<'_> {
         }
     }
 
-    /// INV-3.
+    /// INV-3, INV-19: an index leaves the record only if it is beyond a size that the controller can have believed.
     fn counters_grow(&mut self, change: &Change, old: &JobStatus, job: &Job) {
         let new = &job.status;
-        let resized = self.ledger.jobs[&job.metadata.uid].completions_max > job.spec.completions.unwrap_or(0);
+        let sizes = self.ledger.jobs[&job.metadata.uid].believable(change.at, self.tolerance.window);
+        let smallest = sizes.filter_map(|job| job.spec.completions).min().unwrap_or(0);
+        let left = |old: &str, new: &str| -> Vec<u32> {
+            let new = indexes(new).unwrap_or_default();
+            indexes(old).unwrap_or_default().difference(&new).copied().collect()
+        };
+        let uncompleted = left(&old.completed_indexes, &new.completed_indexes);
+        let failed = |status: &JobStatus| status.failed_indexes.clone().unwrap_or_default();
+        let unfailed = left(&failed(old), &failed(new));
+        for index in uncompleted.iter().chain(&unfailed).filter(|index| u64::from(**index) < smallest) {
+            let what = format!("index {index} is no longer on record, and the Job has at least {smallest}");
+            self.broken("INV-19", change.revision, job_name(job), what);
+        }
         if new.failed < old.failed {
             let what = format!("`failed` fell from {} to {}", old.failed, new.failed);
             self.broken("INV-3", change.revision, job_name(job), what);
         }
-        if new.succeeded < old.succeeded && !(job.is_indexed() && resized) {
+        if new.succeeded + (uncompleted.len() as u64) < old.succeeded {
             let what = format!("`succeeded` fell from {} to {}", old.succeeded, new.succeeded);
             self.broken("INV-3", change.revision, job_name(job), what);
         }

@@ -236,6 +236,36 @@ fn inv_3_counters_only_grow() {
     breaks("INV-3", and(begun(), vec![failed(1), failed(0)]));
 }
 
+/// A smaller size takes indexes off the record: those beyond it, and not for ever.
+#[test]
+fn inv_3_and_19_an_index_stays_on_record() {
+    let sized = |by: &'static str, seconds, completions: u32, done: &str, succeeded: u32| {
+        let status = json!({"completedIndexes": done, "succeeded": succeeded});
+        let spec = json!({"completionMode": "Indexed", "completions": completions, "parallelism": completions});
+        (by, START + seconds, "Job", job(spec, status))
+    };
+    let done = || {
+        vec![
+            sized("world", 0, 3, "", 0),
+            ("world", START, "Pod", of_index("p", "Succeeded", 0)),
+            ("world", START, "Pod", of_index("q", "Succeeded", 2)),
+            sized("job", 0, 3, "0,2", 2),
+            sized("world", 0, 1, "0,2", 2),
+        ]
+    };
+    keeps(and(done(), vec![sized("job", 0, 1, "0", 1)]));
+    breaks("INV-19", and(done(), vec![sized("job", 0, 1, "2", 1)]));
+    breaks("INV-3", and(done(), vec![sized("job", 0, 1, "0", 0)]));
+    let grown = |seconds| {
+        let steps = and(done(), vec![sized("world", 0, 3, "0,2", 2), sized("job", seconds, 3, "0", 1)]);
+        invariants(&judged(&steps)).contains(&"INV-19")
+    };
+    assert!(!grown(1), "that it has grown again may not be known");
+    assert!(grown(600), "a shrink of long ago excuses nothing");
+    let failed = |indexes: &str| ("job", START, "Job", indexed(json!({"failedIndexes": indexes})));
+    breaks("INV-19", vec![("world", START, "Job", indexed(json!({}))), failed("1"), failed("")]);
+}
+
 #[test]
 fn inv_4_record_before_release() {
     breaks(
