@@ -53,6 +53,9 @@ impl Judge<'_> {
         let Some(record) = self.ledger.jobs.get(job) else {
             return self.broken("INV-16", change.revision, name, "adopted by a Job that never was");
         };
+        if record.last.is_foreign() {
+            return self.broken("INV-15", change.revision, name, "adopted although another controller manages the Job");
+        }
         let suffix = format!("/jobs/{}", record.name);
         let asked = |read: &&crate::faults::Read| read.revision < change.revision && read.path.ends_with(&suffix);
         let asked = self.history.reads.iter().rev().find(asked).map(|read| read.revision);

@@ -563,6 +563,8 @@ fn inv_15_delegated_jobs_are_untouched() {
     breaks("INV-15", and(begun(), vec![("job", START, "Pod", pod("p", "Pending"))]));
     let theirs = || and(begun(), vec![("world", START, "Pod", pod("p", "Failed"))]);
     breaks("INV-15", and(theirs(), vec![("job", START, "Pod", untracked("p", "Failed"))]));
+    let stray = with(untracked("p", "Running"), "/metadata/ownerReferences", json!([]));
+    breaks("INV-15", and(begun(), vec![("world", START, "Pod", stray), ("job", START, "Pod", pod("p", "Running"))]));
 }
 
 #[test]

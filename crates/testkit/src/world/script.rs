@@ -43,6 +43,8 @@ pub enum When {
 #[derive(Debug, Clone)]
 pub enum What {
     Create(Resource, Value),
+    /// Makes a pod that the Job of this name controls.
+    CreatePodOf(&'static str, Value),
     /// A merge patch.
     Patch(Resource, &'static str, Value),
     PatchStatus(Resource, &'static str, Value),
@@ -180,6 +182,12 @@ impl Play {
                 let path = resource.object(namespace.unwrap_or_default(), name);
                 self.wire.note_made(path, object.clone());
                 create(client, &resource.collection(namespace), object).await;
+            }
+            What::CreatePodOf(job, mut pod) => {
+                let uid = self.job(job).map(|job| job.metadata.uid);
+                pod["metadata"]["ownerReferences"] =
+                    json!([{"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": true}]);
+                create(client, &PODS.collection(Some("default")), pod).await;
             }
             What::Patch(resource, name, body) => patch(client, &resource.object("default", name), body).await,
             What::PatchStatus(resource, name, body) => {

@@ -74,17 +74,23 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
         "succeeded=1 failed=0 | live=0 tracked=0",
     ),
-    // Another controller's Job is left alone (INV-15).
+    // Another controller's Job is left alone, and so are a pod of it that has ended and one that it could adopt (INV-15).
     Scenario::job(
         "foreign",
         |_| Behaviour::ends(0, 1_000),
         || {
+            let labels = json!({"of": "a"});
             let foreign = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "foreign"},
-                "spec": {"managedBy": "example.com/queue", "template": {"spec": pod_spec("Never")}}});
+                "spec": {"managedBy": "example.com/queue", "manualSelector": true, "selector": {"matchLabels": labels},
+                    "template": {"metadata": {"labels": labels}, "spec": pod_spec("Never")}}});
             let make = Step::new(When::After(0), What::Create(JOBS, foreign));
-            then(vec![make], start(json!({"completions": 1})))
+            let mut owned = tracked("owned", json!([]));
+            owned["metadata"]["labels"] = labels;
+            let owned = Step::new(When::After(0), What::CreatePodOf("foreign", owned));
+            let stray = Step::new(When::After(0), What::Create(PODS, stray("stray", json!([]))));
+            then(vec![make, owned, stray], start(json!({"completions": 1})))
         },
-        "job foreign  active=0",
+        "job foreign  active=0 ready=0 terminating=0 succeeded=0 failed=0 | live=0 tracked=1",
     ),
     Scenario { controllers: WITH_GC, ..deletion("delete-background", DELETE_BACKGROUND) },
     Scenario { controllers: WITH_GC, ..deletion("delete-foreground", DELETE_FOREGROUND) },
