@@ -183,8 +183,8 @@ async fn history(changes: &[Change], notes: Notes) -> History {
         notes.authors.into_iter().map(|(revision, (name, at))| Authored { revision, by: author(name), at }).collect();
     let mut history = History::read(&store, &authored);
     history.unheard = Some(notes.unheard);
-    history.reads =
-        notes.reads.into_iter().map(|(name, path, revision)| Read { by: author(name), path, revision }).collect();
+    let read = |(name, path, revision)| Read { by: author(name), life: None, path, revision };
+    history.reads = notes.reads.into_iter().map(read).collect();
     history
 }
 

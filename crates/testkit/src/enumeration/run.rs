@@ -184,6 +184,7 @@ async fn judge(
     history.announcements = world.wire.announcements();
     history.reads = world.wire.reads();
     history.calls = world.wire.calls();
+    history.writes = world.wire.writes();
     invalid_writes(&history.calls, &mut outcome.violations);
     let findings = oracle::judge(&history, tolerance(points, rest == Ok(())));
     outcome.violations.extend(findings.violations);

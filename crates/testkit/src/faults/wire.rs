@@ -43,6 +43,8 @@ pub struct Authored {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Read {
     pub by: &'static str,
+    /// Which process asked, if that was written down.
+    pub life: Option<u32>,
     pub path: String,
     /// The newest revision then.
     pub revision: u64,
@@ -102,6 +104,8 @@ struct State {
     answered: Option<(usize, Standing)>,
     relists: usize,
     authored: Vec<Authored>,
+    /// Which calls wrote which revisions.
+    writes: BTreeMap<u64, usize>,
     reads: Vec<Read>,
     announcements: Vec<Announcement>,
     /// What users made, to make it again.
@@ -112,6 +116,8 @@ struct State {
 struct Late {
     request: Request<Body>,
     by: &'static str,
+    /// Of the call.
+    number: usize,
     /// Lands after the call of this number.
     after: usize,
 }
@@ -154,7 +160,7 @@ impl Wire {
         let wire = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let wire = wire.clone();
-            async move { wire.forward("world", request).await.map(boxed) }
+            async move { wire.forward("world", None, request).await.map(boxed) }
         });
         Client::new(service, "default")
     }
@@ -212,6 +218,11 @@ impl Wire {
 
     pub fn authored(&self) -> Vec<Authored> {
         self.state().authored.clone()
+    }
+
+    /// Revisions that calls have written, and which calls.
+    pub fn writes(&self) -> BTreeMap<u64, usize> {
+        self.state().writes.clone()
     }
 
     pub fn reads(&self) -> Vec<Read> {
@@ -312,7 +323,7 @@ impl Wire {
 
     async fn pass(&self, by: &'static str, number: usize, request: Request<Body>) -> Result<Answer, Error> {
         let read = (request.method() == Method::GET).then(|| request.uri().path().to_owned());
-        let response = self.forward(by, request).await?;
+        let response = self.forward(by, Some(number), request).await?;
         self.note_answer(by, number, read, response.status().as_u16());
         Ok(boxed(response))
     }
@@ -346,11 +357,11 @@ impl Wire {
                 Ok(refusal(504))
             }
             Fault::Late(calls) => {
-                self.state().late.push(Late { request, by, after: number + usize::from(calls) });
+                self.state().late.push(Late { request, by, number, after: number + usize::from(calls) });
                 Err(lost())
             }
             Fault::LateAfterRestart => {
-                self.state().late.push(Late { request, by, after: number + 1 });
+                self.state().late.push(Late { request, by, number, after: number + 1 });
                 self.crash().await
             }
             Fault::Touched => {
@@ -406,7 +417,8 @@ impl Wire {
         let mut state = self.state();
         let revision = (self.shared.revision)();
         if let Some(path) = read {
-            state.reads.push(Read { by, path, revision });
+            let life = Some(state.calls[number].life);
+            state.reads.push(Read { by, life, path, revision });
         }
         state.calls[number].code = code;
         state.calls[number].revision = revision;
@@ -433,7 +445,12 @@ impl Wire {
     }
 
     /// Sends a request on and writes down which revisions it made.
-    async fn forward(&self, by: &'static str, request: Request<Body>) -> Result<Response<Body>, Error> {
+    async fn forward(
+        &self,
+        by: &'static str,
+        call: Option<usize>,
+        request: Request<Body>,
+    ) -> Result<Response<Body>, Error> {
         let before = (self.shared.revision)();
         let response = self.shared.server.send(request).await?;
         let after = (self.shared.revision)();
@@ -441,6 +458,7 @@ impl Wire {
             let at = self.shared.clock.now();
             let mut state = self.state();
             state.authored.extend((before + 1..=after).map(|revision| Authored { revision, by, at }));
+            state.writes.extend(call.into_iter().flat_map(|call| (before + 1..=after).map(move |one| (one, call))));
         }
         Ok(response)
     }
@@ -454,9 +472,9 @@ impl Wire {
             due
         };
         let landed = !due.is_empty();
-        for Late { request, by, .. } in due {
+        for Late { request, by, number, .. } in due {
             // Whatever the answer is, nobody is there to hear it.
-            let _ = self.forward(by, request).await;
+            let _ = self.forward(by, Some(number), request).await;
         }
         landed
     }
@@ -513,7 +531,8 @@ impl Wire {
             .header("accept", "application/json")
             .body(Body::from(bytes))
             .expect("the path was a request's");
-        let response = self.forward("world", request).await.ok().filter(|response| response.status().is_success())?;
+        let response =
+            self.forward("world", None, request).await.ok().filter(|response| response.status().is_success())?;
         let bytes = response.into_body().collect_bytes().await.ok()?;
         serde_json::from_slice(&bytes).ok()
     }

@@ -1,7 +1,7 @@
 //! The store's log as the oracle reads it: every change of every pod, Job and CronJob, in order.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -23,6 +23,8 @@ pub struct History {
     pub announcements: Vec<Announcement>,
     pub reads: Vec<Read>,
     pub calls: Vec<Call>,
+    /// Which of the calls wrote a revision.
+    pub writes: BTreeMap<u64, usize>,
     /// Revisions whose writers were not told: the answer got lost, they were dead by then, or had given up. Nothing where
     /// nobody wrote that down.
     pub unheard: Option<BTreeSet<u64>>,
@@ -87,6 +89,11 @@ impl History {
             },
         };
         Self { changes: records.iter().map(change).collect(), ..Self::default() }
+    }
+
+    /// The call that wrote a revision, if that was written down.
+    pub(super) fn call_of(&self, revision: u64) -> Option<&Call> {
+        self.calls.get(*self.writes.get(&revision)?)
     }
 
     /// A history made by hand: `(by, seconds, kind, object)` per revision, from 1. A `null` object with the name in

@@ -57,7 +57,11 @@ impl Judge<'_> {
             return self.broken("INV-15", change.revision, name, "adopted although another controller manages the Job");
         }
         let suffix = format!("/jobs/{}", record.name);
-        let asked = |read: &&crate::faults::Read| read.revision < change.revision && read.path.ends_with(&suffix);
+        let life = self.history.call_of(change.revision).map(|call| call.life);
+        let asked = |read: &&crate::faults::Read| {
+            let same_life = life.is_none() || read.life.is_none() || read.life == life;
+            read.by == "job" && same_life && read.revision < change.revision && read.path.ends_with(&suffix)
+        };
         let asked = self.history.reads.iter().rev().find(asked).map(|read| read.revision);
         // The deletion, if there was one, must be younger than the last question.
         let left = self.history.changes.iter().find(|earlier| earlier.leaves(job)).map(|earlier| earlier.revision);
@@ -65,9 +69,35 @@ impl Judge<'_> {
             (_, None) => true,
             (asked, Some(left)) => left > change.revision || asked.is_some_and(|asked| asked < left),
         };
+        let is_written_down = !self.history.reads.is_empty() || !self.history.calls.is_empty();
+        let since = self.adoptable_since(change, &record.last, &pod.metadata.uid);
         if !fine {
-            self.broken("INV-16", change.revision, name, "adopted by a Job that is going or gone");
+            self.broken("INV-16", change.revision, &name, "adopted by a Job that is going or gone");
         }
+        if is_written_down && asked.is_none_or(|asked| asked < since) {
+            self.broken("INV-16", change.revision, name, "adopted, and nobody asked whether the Job is still there");
+        }
+    }
+
+    /// The revision since which a Job may adopt a pod: it has the Job's labels and is nobody's, and both are there.
+    fn adoptable_since(&self, change: &Change, job: &Job, pod: &str) -> u64 {
+        let (mut since, mut was) = (0, false);
+        for earlier in self.history.changes.iter().take_while(|earlier| earlier.revision < change.revision) {
+            match &earlier.what {
+                super::What::Job(Step { before: None, after: Some(made) }) if made.metadata.uid == job.metadata.uid => {
+                    since = earlier.revision;
+                }
+                super::What::Pod(Step { after: Some(state), .. }) if state.metadata.uid == pod => {
+                    let is = state.metadata.controller().is_none() && job.selects(state);
+                    if is && !was {
+                        since = earlier.revision;
+                    }
+                    was = is;
+                }
+                _ => {}
+            }
+        }
+        since
     }
 
     /// INV-14: of what is nobody's, only a stray finalizer may be removed.

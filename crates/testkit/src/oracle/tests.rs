@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::faults::{Announcement, Read};
+use crate::faults::{Announcement, Call, Fault, Read};
 
 type Steps = Vec<(&'static str, i64, &'static str, Value)>;
 
@@ -124,6 +124,23 @@ fn completed() -> Steps {
 
 fn status(status: Value) -> (&'static str, i64, &'static str, Value) {
     ("job", START + 6, "Job", job(json!({}), status))
+}
+
+/// A call of the Job controller.
+fn call(life: u32, kind: &str, fault: Option<Fault>) -> Call {
+    Call {
+        life,
+        controller: "job",
+        kind: kind.to_owned(),
+        path: String::new(),
+        fault,
+        code: 200,
+        seen: 0,
+        revision: 0,
+        at: jiff::Timestamp::UNIX_EPOCH,
+        unseen_pods: 0,
+        uncounted: None,
+    }
 }
 
 #[test]
@@ -577,13 +594,37 @@ fn inv_16_adoption_needs_a_live_owner() {
     ];
     let judged = |revision| {
         let path = "/apis/batch/v1/namespaces/default/jobs/a".to_owned();
-        let reads = vec![Read { by: "job", path, revision }];
+        let reads = vec![Read { by: "job", life: None, path, revision }];
         let history = History { reads, ..History::of(&steps) };
         invariants(&judge(&history, Tolerance { settled: false, ..Tolerance::default() }))
     };
     assert_eq!(judged(2), [""; 0], "it was asked before the deletion");
     assert_eq!(judged(3), ["INV-16"], "and after it");
     breaks("INV-16", steps);
+}
+
+/// The question is asked by the process that adopts, when there is something to adopt.
+#[test]
+fn inv_16_adoption_asks_first() {
+    let stray =
+        |by: &'static str| (by, START, "Pod", with(untracked("p", "Running"), "/metadata/ownerReferences", json!([])));
+    let adopted = |by: &'static str, life, revision| {
+        let steps = vec![
+            ("world", START, "Job", job(json!({}), json!({}))),
+            ("world", START, "Job", job(json!({}), json!({"active": 0}))),
+            stray("world"),
+            ("job", START, "Pod", pod("p", "Running")),
+        ];
+        let path = "/apis/batch/v1/namespaces/default/jobs/a".to_owned();
+        let reads = vec![Read { by, life: Some(life), path, revision }];
+        let (calls, writes) = (vec![call(1, "PATCH pods", None)], [(4, 0)].into());
+        let history = History { reads, calls, writes, ..History::of(&steps) };
+        invariants(&judge(&history, Tolerance { settled: false, ..Tolerance::default() }))
+    };
+    assert_eq!(adopted("job", 1, 3), [""; 0]);
+    assert_eq!(adopted("job", 1, 2), ["INV-16"], "there was nothing to adopt then");
+    assert_eq!(adopted("job", 0, 3), ["INV-16"], "that was another process");
+    assert_eq!(adopted("gc", 1, 3), ["INV-16"], "that was another controller");
 }
 
 #[test]
