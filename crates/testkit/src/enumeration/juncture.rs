@@ -283,6 +283,7 @@ mod tests {
                 at: at(millis),
                 unseen_pods: 0,
                 uncounted: None,
+                took_effect: false,
             };
             Chronicle::of(&records, &[call(1, 5), call(2, 10 + self.pause_ms)])
         }

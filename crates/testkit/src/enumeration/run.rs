@@ -277,6 +277,7 @@ mod tests {
             at: jiff::Timestamp::UNIX_EPOCH,
             unseen_pods: 0,
             uncounted: None,
+            took_effect: false,
         };
         let calls = ["PUT jobs/status", "POST pods", "PATCH pods"].map(call);
         let first = (0, Fault::Refused(409));

@@ -26,6 +26,8 @@ pub struct Call {
     pub unseen_pods: usize,
     /// Of a status write that met a fault: how many pods it lists as uncounted.
     pub uncounted: Option<usize>,
+    /// Whether something came of its fault: a namesake was made, or what nobody heard of in time was carried out.
+    pub took_effect: bool,
 }
 
 /// What a path names.

@@ -370,7 +370,8 @@ impl Wire {
             }
             Fault::Namesake => {
                 let body = peek(&request);
-                self.make_namesake(target, body).await;
+                let made = self.make_namesake(target, body).await;
+                self.state().calls[number].took_effect = made;
                 self.pass(by, number, request).await
             }
             Fault::Lag(lag) => {
@@ -409,6 +410,7 @@ impl Wire {
             at: self.shared.clock.now(),
             unseen_pods,
             uncounted,
+            took_effect: false,
         });
         (number, fault.map_or(Fate::Passes, Fate::Struck))
     }
@@ -420,8 +422,10 @@ impl Wire {
             let life = Some(state.calls[number].life);
             state.reads.push(Read { by, life, path, revision });
         }
-        state.calls[number].code = code;
-        state.calls[number].revision = revision;
+        let call = &mut state.calls[number];
+        (call.code, call.revision) = (code, revision);
+        let unheard = matches!(call.fault, Some(Fault::CrashAfter | Fault::ReplyLost | Fault::GatewayTimeout));
+        call.took_effect |= unheard && is_success(code);
         state.answered = Some((number, self.standing(&state)));
     }
 
@@ -474,7 +478,9 @@ impl Wire {
         let landed = !due.is_empty();
         for Late { request, by, number, .. } in due {
             // Whatever the answer is, nobody is there to hear it.
-            let _ = self.forward(by, Some(number), request).await;
+            let answer = self.forward(by, Some(number), request).await;
+            let landed = answer.is_ok_and(|answer| answer.status().is_success());
+            self.state().calls[number].took_effect = landed;
         }
         landed
     }
@@ -490,8 +496,9 @@ impl Wire {
         self.world_request(Method::PATCH, &path, Some(patch)).await;
     }
 
-    /// Deletes an object for good and makes another one under its name.
-    async fn make_namesake(&self, target: &Target, body: Bytes) {
+    /// Deletes an object for good and makes another one under its name. Of one that is about to be made, somebody else was
+    /// faster. Says whether there is one now.
+    async fn make_namesake(&self, target: &Target, body: Bytes) -> bool {
         let name = match &target.name {
             Some(name) => Some(name.clone()),
             None => {
@@ -499,7 +506,7 @@ impl Wire {
                 body["metadata"]["name"].as_str().map(str::to_owned)
             }
         };
-        let Some(name) = name else { return };
+        let Some(name) = name else { return false };
         let path = format!("{}/{name}", target.collection);
         let found = self.world_request(Method::GET, &path, None).await;
         self.world_request(Method::PATCH, &path, Some(json!({"metadata": {"finalizers": null}}))).await;
@@ -513,12 +520,14 @@ impl Wire {
                 made
             }
             (Some(made), _, _) => made,
-            (None, Some(found), "jobs") => stranger("batch/v1", "Job", &name, &found["spec"]["template"]),
-            (None, _, "jobs") => return,
+            (None, found, "jobs") => {
+                let template = found.map_or(Value::Null, |found| found["spec"]["template"].clone());
+                stranger("batch/v1", "Job", &name, &template)
+            }
             (None, _, "pods") => stranger("v1", "Pod", &name, &Value::Null),
-            _ => return,
+            _ => return false,
         };
-        self.world_request(Method::POST, &target.collection, Some(object)).await;
+        self.world_request(Method::POST, &target.collection, Some(object)).await.is_some()
     }
 
     async fn world_request(&self, method: Method, path: &str, body: Option<Value>) -> Option<Value> {
@@ -598,6 +607,10 @@ fn uncounted(job: &[u8]) -> usize {
 fn peek(request: &Request<Body>) -> Bytes {
     let whole = request.body().try_clone().and_then(|body| body.collect_bytes().now_or_never());
     whole.and_then(Result::ok).unwrap_or_default()
+}
+
+fn is_success(code: u16) -> bool {
+    (200..300).contains(&code)
 }
 
 fn lost() -> Error {

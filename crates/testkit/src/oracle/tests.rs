@@ -140,6 +140,7 @@ fn call(life: u32, kind: &str, fault: Option<Fault>) -> Call {
         at: jiff::Timestamp::UNIX_EPOCH,
         unseen_pods: 0,
         uncounted: None,
+        took_effect: false,
     }
 }
 
