@@ -258,12 +258,21 @@ impl Judge<'_> {
         sizes.any(|job| !job.is_valid_index(index))
     }
 
-    /// Released without being counted, and rightly so.
+    /// Released, and unless it was on record before, without being counted, and rightly so.
     fn exclude(&mut self, pod: &Pod, situation: &'static str) {
-        self.met(situation);
-        if let Some(record) = self.ledger.pods.get_mut(&pod.metadata.uid) {
-            record.excluded |= record.listed.is_none() && record.counted.is_none();
+        let Some(record) = self.ledger.pods.get_mut(&pod.metadata.uid) else { return };
+        let on_record = record.listed.is_some() || record.counted.is_some();
+        record.excluded |= !on_record;
+        if !on_record || !situation.starts_with("orphan") {
+            self.met(situation);
         }
+    }
+
+    /// The Job of a released pod is not there; one of its name may be.
+    fn orphan_of_none(&mut self, job: &str) {
+        let name = self.ledger.jobs.get(job).map(|job| &job.name);
+        let has_namesake = name.is_some_and(|name| self.ledger.jobs.values().any(|job| !job.gone && job.name == *name));
+        self.met(if has_namesake { "orphan released: namesake" } else { "orphan released: Job gone" });
     }
 
     /// INV-4: nobody loses the finalizer before it is on record.
@@ -286,10 +295,10 @@ impl Judge<'_> {
             let what = format!("released although a {} controls it", owner.kind);
             return self.broken("INV-14", change.revision, name, what);
         };
-        let Some(job) = self.ledger.job(&uid) else { return self.met("orphan released: Job gone") };
+        let Some(job) = self.ledger.job(&uid) else { return self.orphan_of_none(&uid) };
         let job = job.last.clone();
         if job.metadata.is_deleting() {
-            return self.exclude(before, "released: Job is being deleted");
+            return self.exclude(before, "orphan released: Job being deleted");
         }
         // One that is being deleted goes with its owner still on it.
         let disowned = step.after.as_ref().map_or_else(|| !job.selects(before), |after| after.job().is_none());

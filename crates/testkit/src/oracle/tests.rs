@@ -420,6 +420,25 @@ fn inv_6_every_pod_is_accounted_for() {
     breaks("INV-6", and(index(), vec![("job", START, "Pod", free())]));
 }
 
+/// Which of the routes a pod that nobody counts is released by.
+#[test]
+fn orphans_are_told_apart() {
+    let released = |steps: Steps| {
+        let release = ("job", START + 6, "Pod", untracked("r", "Failed"));
+        judged(&and(and(steps, vec![("world", START + 6, "Pod", pod("r", "Failed"))]), vec![release])).met
+    };
+    let routes = |met: &BTreeMap<&'static str, u64>| -> Vec<&'static str> {
+        met.keys().filter(|one| one.starts_with("orphan")).copied().collect()
+    };
+    let gone = || and(begun(), vec![("world", START, "Job a", Value::Null)]);
+    let other = with(job(json!({}), json!({})), "/metadata/uid", json!("other"));
+    assert_eq!(routes(&released(gone())), ["orphan released: Job gone"]);
+    assert_eq!(routes(&released(and(gone(), vec![("world", START, "Job", other)]))), ["orphan released: namesake"]);
+    assert_eq!(routes(&released(completed())), ["orphan released: Job finished"]);
+    let going = ("world", START, "Job", deleting(job(json!({}), json!({}))));
+    assert_eq!(routes(&released(and(begun(), vec![going]))), ["orphan released: Job being deleted"]);
+}
+
 #[test]
 fn inv_7_terminal_is_for_ever() {
     let done = |conditions: Value| {
