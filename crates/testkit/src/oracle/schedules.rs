@@ -15,18 +15,20 @@ impl Judge<'_> {
         let (None, Some(job)) = (&step.before, &step.after) else { return };
         let (Some(cron_job), Some(scheduled)) = (job.cron_job(), job.scheduled()) else { return };
         let name = format!("job {}", job.metadata.name);
+        let window = self.tolerance.window;
+        let Some(record) = self.ledger.cron_jobs.get(cron_job) else { return };
+        let policy = record.last.spec.concurrency_policy.clone();
+        // One that is being deleted has been replaced; it is active all the same for as long as it is there (CJ-17, CJ-25).
         let unfinished: Vec<String> = self
             .ledger
             .jobs
             .values()
             .filter(|other| !other.gone && other.last.cron_job() == Some(cron_job))
             .filter(|other| other.last.status.finished().is_none())
-            .filter(|other| !other.last.metadata.is_deleting())
+            .filter(|other| policy != "Replace" || !other.last.metadata.is_deleting())
             .map(|other| other.name.clone())
             .collect();
-        let window = self.tolerance.window;
         let Some(record) = self.ledger.cron_jobs.get_mut(cron_job) else { return };
-        let policy = record.last.spec.concurrency_policy.clone();
         // A Job that went with its CronJob is not there when the controller asks, and may never have been.
         let leaves = record.leaving_at.is_some() && is_recent(record.leaving_at, change.at, window);
         if !record.served.insert(scheduled.to_owned()) && !leaves {

@@ -828,6 +828,11 @@ fn inv_35_and_36_jobs_by_the_clock() {
     breaks("INV-36", and(begun("Replace"), vec![("cronjob", START, "Job", started("y", 60))]));
     let replaced = vec![("cronjob", START, "Job x", Value::Null), ("cronjob", START, "Job", started("y", 60))];
     keeps(and(begun("Replace"), replaced));
+    // One that is still going has been replaced, and is not over.
+    let beside =
+        || vec![("world", START, "Job", deleting(started("x", 0))), ("cronjob", START, "Job", started("y", 60))];
+    keeps(and(begun("Replace"), beside()));
+    breaks("INV-36", and(begun("Forbid"), beside()));
     breaks("INV-39", and(begun("Forbid"), vec![("cronjob", START, "Job x", Value::Null)]));
 }
 
