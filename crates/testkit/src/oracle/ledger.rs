@@ -102,6 +102,8 @@ pub(super) struct Restarts {
 pub(super) struct CronJobRecord {
     pub(super) name: String,
     pub(super) last: Arc<CronJob>,
+    /// Values of the spec and until when they held, newest last; the present one is in `last`.
+    pub(super) earlier: Vec<(Arc<CronJob>, Option<Timestamp>)>,
     pub(super) gone: bool,
     /// Since when it is being deleted or gone.
     pub(super) leaving_at: Option<Timestamp>,
@@ -187,10 +189,14 @@ impl Ledger {
         let record = self.cron_jobs.entry(state.metadata.uid.clone()).or_insert_with(|| CronJobRecord {
             name: state.metadata.name.clone(),
             last: state.clone(),
+            earlier: Vec::new(),
             gone: false,
             leaving_at: None,
             served: BTreeSet::new(),
         });
+        if record.last.spec != state.spec {
+            record.earlier.push((record.last.clone(), change.at));
+        }
         record.gone = step.after.is_none();
         if record.leaving_at.is_none() && (record.gone || state.metadata.is_deleting()) {
             record.leaving_at = change.at;
@@ -277,6 +283,14 @@ impl JobRecord {
         let recent = move |until: &Option<Timestamp>| is_recent(*until, now, window);
         let earlier = self.earlier.iter().filter(move |(_, until)| recent(until)).map(|(job, _)| job);
         earlier.chain(std::iter::once(&self.last))
+    }
+}
+
+impl CronJobRecord {
+    /// The fewest Jobs that a controller may believe it has to keep.
+    pub(super) fn history_limit(&self, end: &str, now: Option<Timestamp>, window: Duration) -> usize {
+        let earlier = self.earlier.iter().filter(|(_, until)| is_recent(*until, now, window)).map(|(spec, _)| spec);
+        earlier.chain(std::iter::once(&self.last)).map(|one| one.spec.history_limit(end)).min().unwrap_or(usize::MAX)
     }
 }
 

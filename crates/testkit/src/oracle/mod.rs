@@ -12,8 +12,9 @@
 //! | `ownership` | INV-14…INV-16 |
 //! | `population` | INV-11, INV-17…INV-23 |
 //! | `schedules` | INV-33…INV-41 as far as the log tells |
+//! | `nodes` | INV-48 as far as the log tells |
 //! | `crashes` | nothing: says which situations were met, so that a report can tell what was tried |
-//! | `rest` | INV-13, INV-17, INV-28, INV-38 when nothing happens any more |
+//! | `rest` | INV-13, INV-17, INV-23, INV-28, INV-38, INV-39 when nothing happens any more |
 //!
 //! Some promises are about what a controller *did*, and it can only act on what it was shown: a user's edit that it has
 //! not seen yet is no excuse for a double count, but it is for a pod created a moment after `suspend`. So those checks
@@ -23,6 +24,7 @@ mod counting;
 mod crashes;
 mod history;
 mod ledger;
+mod nodes;
 mod ownership;
 mod population;
 mod rest;
@@ -123,6 +125,7 @@ impl Judge<'_> {
                 self.pod_created(change, step);
                 self.pod_removed_by_us(change, step);
                 self.pod_collected(change, step);
+                self.pod_reported(change, step);
                 self.pod_ended(step);
                 self.ledger.apply_pod(change, step);
                 self.pod_released(change, step);

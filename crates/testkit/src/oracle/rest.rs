@@ -1,6 +1,6 @@
-//! What must hold when nothing happens any more (INV-13, INV-17, INV-28, INV-38).
+//! What must hold when nothing happens any more (INV-13, INV-17, INV-23, INV-28, INV-38, INV-39).
 
-use super::Judge;
+use super::{Judge, views::Pod};
 
 impl Judge<'_> {
     pub(super) fn rest(&mut self) {
@@ -34,11 +34,32 @@ impl Judge<'_> {
                 let what = format!("says {} pods are active, and {active} are", job.status.active);
                 broken.push(("INV-28", name.clone(), what));
             }
-            let left =
-                job.spec.completions.map_or(u64::MAX, |completions| completions.saturating_sub(job.status.succeeded));
-            let wanted = if job.spec.suspend { 0 } else { job.parallelism().min(left) };
-            if job.status.finished().is_none() && active > wanted && job.spec.completions.is_some() {
+            let count = |test: fn(&Pod) -> bool| self.ledger.pods_of(uid).filter(|(_, pod)| test(&pod.last)).count();
+            let ready = count(|pod| pod.is_active() && pod.is_ready()) as u64;
+            let terminating = count(|pod| pod.ended().is_none() && pod.metadata.is_deleting()) as u64;
+            let said = (job.status.ready.unwrap_or(0), job.status.terminating.unwrap_or(0));
+            if job.status.finished().is_none() && said != (ready, terminating) {
+                let what = format!("says {said:?} pods are ready and terminating, and {:?} are", (ready, terminating));
+                broken.push(("INV-28", name.clone(), what));
+            }
+            let wanted = match job.spec.completions {
+                _ if job.spec.suspend || job.status.verdict().is_some() => 0,
+                Some(completions) => job.parallelism().min(completions.saturating_sub(job.status.succeeded)),
+                // After the first success the pods of a work queue are left to end, however many (JC-1006).
+                None if job.status.succeeded > 0 => u64::MAX,
+                None => job.parallelism(),
+            };
+            if job.status.finished().is_none() && active > wanted {
                 broken.push(("INV-17", name.clone(), format!("{active} pods are active, and {wanted} wanted")));
+            }
+            // What a user takes the finalizer off is not the controller's any more.
+            let unnoticed = |pod: &super::ledger::PodRecord| {
+                pod.last.is_active() && !pod.last.is_tracked() && pod.ever_tracked && !pod.stripped
+            };
+            for (_, pod) in self.ledger.pods_of(uid).filter(|(_, pod)| unnoticed(pod)) {
+                if job.status.finished().is_none() {
+                    broken.push(("INV-23", format!("pod {}", pod.name), "lives on, and nobody tracks it".into()));
+                }
             }
             if job.status.verdict().is_some() && job.status.finished().is_none() && active == 0 {
                 let terminating = self.ledger.pods_of(uid).any(|(_, pod)| pod.is_live());
@@ -48,6 +69,11 @@ impl Judge<'_> {
             }
         }
         for (uid, record) in self.ledger.cron_jobs.iter().filter(|(_, record)| !record.gone) {
+            if !record.last.metadata.is_deleting() {
+                broken.extend(
+                    self.history_left(uid, record).map(|what| ("INV-39", format!("cronjob {}", record.name), what)),
+                );
+            }
             let unfinished = |job: &&super::ledger::JobRecord| {
                 !job.gone && job.last.cron_job() == Some(uid) && job.last.status.finished().is_none()
             };

@@ -5,8 +5,8 @@ use jiff::SignedDuration;
 use super::{
     Judge,
     history::{Change, Step},
-    ledger::is_recent,
-    views::{CronJob, Job, Metadata, Pod},
+    ledger::{CronJobRecord, JobRecord, is_recent},
+    views::{Condition, CronJob, Job, Metadata, Pod},
 };
 
 impl Judge<'_> {
@@ -59,14 +59,46 @@ impl Judge<'_> {
                 let policy = before.cron_job().and_then(|uid| self.ledger.cron_jobs.get(uid));
                 match policy.map(|cron_job| &*cron_job.last.spec.concurrency_policy) {
                     None => self.broken("INV-39", change.revision, name, "deleted although it is no CronJob's"),
+                    Some(_) if before.status.finished().is_some() => self.history_is_kept(change, before, &name),
                     Some("Replace") => {}
-                    Some(_) if before.status.finished().is_some() => {}
                     Some(_) => self.broken("INV-39", change.revision, name, "deleted although it is not finished"),
                 }
             }
             "gc" => self.collected(change, &before.metadata, &name),
             _ => {}
         }
+    }
+
+    /// INV-39: the oldest go first, and as many stay as are to be kept.
+    fn history_is_kept(&mut self, change: &Change, job: &Job, name: &str) {
+        let (Some(end), Some(uid)) = (job.status.finished().map(|end| &*end.kind), job.cron_job()) else { return };
+        let window = self.tolerance.window;
+        let limit = self.ledger.cron_jobs[uid].history_limit(end, change.at, window);
+        // CJ-13: by the time of the start, those without last, then by name.
+        let order = |job: &Job| (job.status.start_time.is_none(), job.status.start_time, job.metadata.name.clone());
+        let newer = self.ledger.jobs.values().filter(|other| {
+            // One that somebody took away a moment ago may still be taken for there.
+            let there = !other.gone || is_recent(other.leaving_at, change.at, window);
+            let same = other.last.cron_job() == Some(uid) && other.last.status.holds(end).is_some();
+            there && same && order(&other.last) > order(job)
+        });
+        let newer = newer.count();
+        if newer < limit {
+            let what = format!("deleted with {newer} newer ones left, and {limit} are to be kept");
+            self.broken("INV-39", change.revision, name, what);
+        }
+    }
+
+    /// INV-39 at rest: what is beyond the limits has gone.
+    pub(super) fn history_left(&self, uid: &str, cron_job: &CronJobRecord) -> Option<String> {
+        ["Complete", "Failed"].into_iter().find_map(|end| {
+            let kept =
+                |job: &&JobRecord| !job.gone && !job.last.metadata.is_deleting() && job.last.cron_job() == Some(uid);
+            let ended = |job: &&JobRecord| job.last.status.holds(end).is_some();
+            let (kept, limit) =
+                (self.ledger.jobs.values().filter(kept).filter(ended).count(), cron_job.last.spec.history_limit(end));
+            (kept > limit).then(|| format!("keeps {kept} Jobs that are {end}, and {limit} are to be kept"))
+        })
     }
 
     fn expired(&mut self, change: &Change, job: &Job, name: &str) {
@@ -125,16 +157,23 @@ impl Judge<'_> {
             "podgc" if marked && before.ended().is_none() => {
                 self.broken("INV-41", change.revision, name, "deleted before it had failed");
             }
-            "podgc" => {
-                let (Some(was), Some(is)) = (before.ended(), step.after.as_ref().and_then(|after| after.ended()))
-                else {
-                    return;
-                };
-                if was != is {
-                    self.broken("INV-41", change.revision, name, "its outcome was changed");
-                }
-            }
+            "podgc" => self.outcome_is_kept(change, before, step.after.as_deref(), name),
             _ => {}
+        }
+    }
+
+    /// INV-41: what has ended keeps its outcome and conditions, and what has not keeps those that it has.
+    fn outcome_is_kept(&mut self, change: &Change, before: &Pod, after: Option<&Pod>, name: String) {
+        let Some(after) = after else { return };
+        if before.ended().is_some() && after.ended() != before.ended() {
+            self.broken("INV-41", change.revision, &name, "its outcome was changed");
+        }
+        let disruption = |condition: &&Condition| before.ended().is_none() && condition.kind == "DisruptionTarget";
+        let rest = |pod: &Pod| -> Vec<Condition> {
+            pod.status.conditions.iter().filter(|one| !disruption(one)).cloned().collect()
+        };
+        if rest(before) != rest(after) {
+            self.broken("INV-41", change.revision, name, "its conditions were changed");
         }
     }
 

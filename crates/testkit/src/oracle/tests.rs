@@ -674,23 +674,16 @@ fn inv_17_never_above_the_wanted_number() {
     assert!(!invariants(&replaced).contains(&"INV-17"), "{:#?}", replaced.violations);
     let only_failed = ("world", START, "Job", job(json!({"podReplacementPolicy": "Failed"}), json!({})));
     breaks("INV-18", and(begun(), vec![only_failed, deleted(), ("job", START, "Pod", pod("r", "Pending"))]));
-    let rest = judge(
-        &History::of(&and(
-            begun(),
-            vec![(
-                "world",
-                START,
-                "Job",
-                job(
-                    json!({"parallelism": 1}),
-                    json!({
-        "active": 2}),
-                ),
-            )],
-        )),
-        Tolerance::default(),
-    );
-    assert!(invariants(&rest).contains(&"INV-17"), "the surplus stays: {rest:?}");
+    let rests = |spec: Value, status: Value| {
+        let steps = and(begun(), vec![("world", START, "Job", job(spec, status))]);
+        invariants(&judge(&History::of(&steps), Tolerance::default()))
+    };
+    assert!(rests(json!({"parallelism": 1}), json!({"active": 2})).contains(&"INV-17"), "the surplus stays");
+    let queue = |parallelism: u32| json!({"parallelism": parallelism, "completions": null});
+    assert_eq!(rests(queue(2), json!({"active": 2})), [""; 0]);
+    assert!(rests(queue(1), json!({"active": 2})).contains(&"INV-17"), "of a work queue too");
+    let suspended = json!({"parallelism": 2, "completions": null, "suspend": true});
+    assert!(rests(suspended, json!({"active": 2})).contains(&"INV-17"), "a suspended one wants none");
 }
 
 #[test]
@@ -771,10 +764,32 @@ fn inv_23_deletion_is_exact() {
 }
 
 #[test]
+fn inv_23_nobody_lives_on_untracked() {
+    let rests = |by: &'static str, state: fn(Value) -> Value| {
+        let steps = and(begun(), vec![(by, START, "Pod", state(untracked("p", "Running")))]);
+        let found = judge(&History::of(&steps), Tolerance::default()).violations;
+        found.iter().any(|one| one.invariant == "INV-23" && one.what.contains("tracks"))
+    };
+    assert!(rests("job", |pod| pod));
+    assert!(!rests("job", deleting), "it goes");
+    assert!(!rests("world", |pod| pod), "a user wanted it so");
+}
+
+#[test]
 fn inv_28_status_is_truthful() {
     breaks("INV-28", and(begun(), vec![status(json!({"active": 1, "ready": 2}))]));
-    let rest = judge(&History::of(&and(begun(), vec![status(json!({"active": 1}))])), Tolerance::default());
-    assert!(invariants(&rest).contains(&"INV-28"), "{rest:?}");
+    let rests = |pods: Steps, said: Value| {
+        let steps = and(and(begun(), pods), vec![status(said)]);
+        invariants(&judge(&History::of(&steps), Tolerance::default())).contains(&"INV-28")
+    };
+    assert!(rests(vec![], json!({"active": 1})) && !rests(vec![], json!({"active": 2})));
+    let ready = || {
+        let ready = with(pod("p", "Running"), "/status/conditions", json!([condition("Ready", "")]));
+        vec![("world", START, "Pod", ready)]
+    };
+    assert!(rests(ready(), json!({"active": 2})) && !rests(ready(), json!({"active": 2, "ready": 1})));
+    let going = || vec![("world", START, "Pod", deleting(pod("p", "Running")))];
+    assert!(rests(going(), json!({"active": 1})) && !rests(going(), json!({"active": 1, "terminating": 1})));
 }
 
 #[test]
@@ -879,6 +894,71 @@ fn inv_39_a_job_that_was_let_go_is_not_deleted() {
     let let_go = vec![("gc", START, "Job", with(started("x", 0), "/metadata/ownerReferences", json!([])))];
     keeps(and(begun.clone(), deleted.clone()));
     breaks("INV-39", and(and(begun, let_go), deleted));
+}
+
+/// The oldest go first, down to the limit and no further.
+#[test]
+fn inv_39_history_is_exact() {
+    let limited = |limit: u32| {
+        let mut cron_job = cron_job("Allow", json!({}));
+        cron_job["spec"]["successfulJobsHistoryLimit"] = json!(limit);
+        ("world", START, "CronJob", cron_job)
+    };
+    let finished = |name: &'static str, minute: i64| {
+        let done = completed().pop().unwrap().3;
+        let job = with(started(name, minute), "/status", done["status"].clone());
+        ("world", START, "Job", without_counts(with(job, "/status/startTime", json!(at(-minute)))))
+    };
+    let begun = |limit| vec![limited(limit), finished("x", 3), finished("y", 2), finished("z", 1)];
+    let deleted = |name: &'static str| ("cronjob", START, name, Value::Null);
+    keeps(and(begun(2), vec![deleted("Job x")]));
+    breaks("INV-39", and(begun(2), vec![deleted("Job y")]));
+    breaks("INV-39", and(begun(2), vec![deleted("Job x"), deleted("Job y")]));
+    breaks("INV-39", and(begun(3), vec![deleted("Job x")]));
+    keeps(and(begun(3), vec![limited(2), deleted("Job x")]));
+    // One that somebody else took away may still have been among the newer ones.
+    let taken = |seconds| {
+        let taken = ("world", START, "Job z", Value::Null);
+        let steps = and(begun(2), vec![taken, ("cronjob", START + seconds, "Job x", Value::Null)]);
+        !invariants(&judged(&steps)).contains(&"INV-39")
+    };
+    assert!(taken(1) && !taken(600));
+    let rests = |steps: Steps| invariants(&judge(&History::of(&steps), Tolerance::default()));
+    assert_eq!(rests(begun(3)), [""; 0]);
+    assert_eq!(rests(begun(2)), ["INV-39"]);
+}
+
+#[test]
+fn inv_48_a_node_tells_of_the_end_once() {
+    let told = |phase: &str, code: i32| {
+        let end = json!([{"name": "main", "state": {"terminated": {"exitCode": code}}}]);
+        let state = if phase == "Running" { json!([]) } else { end };
+        ("node", START, "Pod", with(untracked("p", phase), "/status/containerStatuses", state))
+    };
+    let untold = || vec![("world", START, "Pod", untracked("p", "Pending"))];
+    keeps(and(untold(), vec![told("Running", 0), told("Failed", 1), told("Failed", 1)]));
+    breaks("INV-48", and(untold(), vec![told("Failed", 1), told("Running", 0)]));
+    breaks("INV-48", and(untold(), vec![told("Failed", 1), told("Succeeded", 0)]));
+    breaks("INV-48", and(untold(), vec![told("Failed", 1), told("Failed", 2)]));
+    breaks("INV-48", and(untold(), vec![told("Running", 0), ("node", START, "Pod", untracked("p", "Pending"))]));
+}
+
+#[test]
+fn inv_41_an_end_is_kept() {
+    let ready = || with(untracked("p", "Running"), "/status/conditions", json!([condition("Ready", "")]));
+    let disrupted = |mut pod: Value| {
+        pod["status"]["conditions"].as_array_mut().unwrap().push(condition("DisruptionTarget", "DeletionByPodGC"));
+        pod
+    };
+    let ended = |pod: Value, phase: &str| with(pod, "/status/phase", json!(phase));
+    let by_podgc = |pod: Value| ("podgc", START, "Pod", pod);
+    let live = || vec![("world", START, "Pod", ready())];
+    keeps(and(live(), vec![by_podgc(ended(disrupted(ready()), "Failed"))]));
+    breaks("INV-41", and(live(), vec![by_podgc(with(ended(ready(), "Failed"), "/status/conditions", json!([])))]));
+    let over = || vec![("world", START, "Pod", ended(ready(), "Succeeded"))];
+    breaks("INV-41", and(over(), vec![by_podgc(ended(disrupted(ready()), "Succeeded"))]));
+    breaks("INV-41", and(over(), vec![by_podgc(ended(ready(), "Failed"))]));
+    breaks("INV-41", and(over(), vec![by_podgc(ready())]));
 }
 
 #[test]

@@ -125,6 +125,10 @@ impl Pod {
         self.ended().is_none() && !self.metadata.is_deleting()
     }
 
+    pub(super) fn is_ready(&self) -> bool {
+        self.status.conditions.iter().any(|one| one.kind == "Ready" && one.status == "True")
+    }
+
     pub(super) fn finished_at(&self) -> Option<Timestamp> {
         let ended = |container: &Container| container.state.terminated.as_ref().and_then(|end| end.finished_at);
         self.status.container_statuses.iter().filter_map(ended).max()
@@ -399,6 +403,19 @@ pub(super) struct CronJob {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct CronJobSpec {
     pub(super) concurrency_policy: String,
+    pub(super) successful_jobs_history_limit: Option<usize>,
+    pub(super) failed_jobs_history_limit: Option<usize>,
+}
+
+impl CronJobSpec {
+    /// How many Jobs that ended in this way are kept; all, if there is no limit.
+    pub(super) fn history_limit(&self, end: &str) -> usize {
+        let limit = match end {
+            "Complete" => self.successful_jobs_history_limit,
+            _ => self.failed_jobs_history_limit,
+        };
+        limit.unwrap_or(usize::MAX)
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
