@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::views::{CronJob, Job, Pod};
-use crate::faults::{Announcement, Authored, Call, Read};
+use crate::faults::{Announcement, Authored, Call, Fault, Read};
 
 /// Everything that happened, in the order of revisions.
 #[derive(Debug, Clone, Default)]
@@ -94,6 +94,12 @@ impl History {
     /// The call that wrote a revision, if that was written down.
     pub(super) fn call_of(&self, revision: u64) -> Option<&Call> {
         self.calls.get(*self.writes.get(&revision)?)
+    }
+
+    /// Whether a call wrote a revision when its sender had given it up.
+    pub(super) fn is_late(&self, revision: u64) -> bool {
+        let fault = self.call_of(revision).and_then(|call| call.fault);
+        matches!(fault, Some(Fault::Late(_) | Fault::LateAfterRestart))
     }
 
     /// A history made by hand: `(by, seconds, kind, object)` per revision, from 1. A `null` object with the name in

@@ -18,6 +18,8 @@ pub(super) struct Ledger {
     pub(super) pods: BTreeMap<String, PodRecord>,
     pub(super) jobs: BTreeMap<String, JobRecord>,
     pub(super) cron_jobs: BTreeMap<String, CronJobRecord>,
+    /// Jobs that a call has written to, or to a pod of them, when its sender had given it up.
+    pub(super) late: BTreeSet<String>,
 }
 
 /// What is known of one pod, by uid.

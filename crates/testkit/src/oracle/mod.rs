@@ -67,7 +67,8 @@ pub struct Tolerance {
     pub window: Duration,
     /// Whether everything is expected to have come to rest at the end.
     pub settled: bool,
-    /// Whether requests were on their way for longer than their sender lived: what they do then nobody can prevent.
+    /// Whether requests were on their way for longer than their sender lived: what they do then nobody can prevent. Where
+    /// it was written down which call wrote what, only the Jobs that they wrote to are excused, from then on.
     pub late_landings: bool,
     /// Whether something else went wrong besides. A creation that lands late was named by the pods that were there when it
     /// was sent; if some of them are gone, its sender's successor chooses another name, and makes another pod.
@@ -119,6 +120,7 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// Checks a change against the state before it, then makes it part of the state.
     fn change(&mut self, change: &Change) {
+        self.note_late(change);
         match &change.what {
             What::Pod(step) => {
                 self.pod_authored(change, step);
@@ -146,6 +148,27 @@ impl Judge<'_> {
                 self.ledger.apply_cron_job(change, step);
             }
         }
+    }
+
+    /// A call that has been on its way for too long writes to a Job, or to a pod of it.
+    fn note_late(&mut self, change: &Change) {
+        if !self.history.is_late(change.revision) {
+            return;
+        }
+        let job = match &change.what {
+            What::Pod(step) => {
+                step.after.as_ref().or(step.before.as_ref()).and_then(|pod| pod.job().map(str::to_owned))
+            }
+            What::Job(step) => step.after.as_ref().or(step.before.as_ref()).map(|job| job.metadata.uid.clone()),
+            What::CronJob(_) => None,
+        };
+        self.ledger.late.extend(job);
+    }
+
+    /// Whether something may have been done to a Job that nobody could prevent.
+    fn excuses_late(&self, job: &str) -> bool {
+        let is_written_down = !self.history.calls.is_empty();
+        self.tolerance.late_landings && (!is_written_down || self.ledger.late.contains(job))
     }
 
     fn broken(&mut self, invariant: &'static str, revision: u64, object: impl fmt::Display, what: impl fmt::Display) {

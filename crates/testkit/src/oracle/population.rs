@@ -48,7 +48,7 @@ impl Judge<'_> {
         let job = &self.ledger.jobs[uid];
         let window = self.tolerance.window;
         let known = |since: Option<Timestamp>| since.is_some() && !is_recent(since, change.at, window);
-        let late = self.tolerance.late_landings;
+        let late = self.excuses_late(uid);
         let verdict = job.interim_revision.is_some();
         let leaving = known(job.leaving_at);
         let suspended = job.last.spec.suspend && (job.suspended_at.is_none() || known(job.suspended_at));
@@ -78,7 +78,7 @@ impl Judge<'_> {
             None => u64::MAX,
         });
         let wanted = parallelism.min(left.max().unwrap_or(u64::MAX));
-        if self.tolerance.late_among_others {
+        if self.tolerance.late_among_others && self.excuses_late(uid) {
             return;
         }
         if active >= wanted {
@@ -152,7 +152,8 @@ impl Judge<'_> {
         if done || failed {
             self.broken("INV-19", change.revision, name, format!("made for index {index}, which is done"));
         }
-        if !others.is_empty() && !self.tolerance.late_among_others {
+        let late = self.tolerance.late_among_others && self.excuses_late(uid);
+        if !others.is_empty() && !late {
             self.broken("INV-19", change.revision, name, format!("made for index {index}, which {others:?} runs"));
         }
     }

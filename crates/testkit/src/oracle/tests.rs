@@ -734,6 +734,29 @@ fn inv_21_no_creation_while_forbidden() {
     keeps(and(begun(), vec![failed(0), made_at(10)]));
 }
 
+/// A call that lands late is nobody's fault, for the Job that it writes to, and from then on.
+#[test]
+fn late_calls_excuse_their_own_job() {
+    let other = |status: Value| {
+        let job = with(job(json!({}), status), "/metadata/uid", json!("other"));
+        ("job", START + 6, "Job", with(job, "/metadata/name", json!("b")))
+    };
+    let of_other = |name: &str| with(pod(name, "Pending"), "/metadata/ownerReferences/0/uid", json!("other"));
+    let found = |made: Value, late: u64| {
+        let verdict = json!({"conditions": [condition("SuccessCriteriaMet", "CompletionsReached")]});
+        let steps = and(completed(), vec![other(json!({})), other(verdict), ("job", START + 7, "Pod", made)]);
+        let last = steps.len() as u64;
+        let calls = vec![call(0, "POST pods", Some(Fault::LateAfterRestart)), call(1, "POST pods", None)];
+        let writes = (1..=last).map(|revision| (revision, usize::from(revision != last + late - 1))).collect();
+        let history = History { calls, writes, ..History::of(&steps) };
+        let tolerance = Tolerance { settled: false, late_landings: true, ..Tolerance::default() };
+        invariants(&judge(&history, tolerance)).contains(&"INV-11")
+    };
+    assert!(!found(of_other("r"), 1), "it landed late");
+    assert!(!found(of_other("r"), 0), "its Job was written to late");
+    assert!(found(pod("r", "Pending"), 0), "another Job was");
+}
+
 #[test]
 fn inv_23_deletion_is_exact() {
     let surplus = |pod: Value| with(pod, "/metadata/annotations", json!({"tally.dev/surplus": "true"}));

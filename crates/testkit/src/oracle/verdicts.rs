@@ -108,7 +108,7 @@ impl Judge<'_> {
             .filter(|(_, pod)| pod.is_live())
             .map(|(_, pod)| pod.name.clone())
             .collect();
-        if !live.is_empty() && !self.tolerance.late_landings {
+        if !live.is_empty() && !self.excuses_late(&job.metadata.uid) {
             self.broken("INV-9", change.revision, name, format!("finished while {live:?} live"));
         }
     }
