@@ -196,9 +196,9 @@ fn input_that_cannot_be_used_is_refused_with_place_and_field() {
     run("a: [\n").check_refused(
         2,
         expect![[r#"
-            error: standard input, document 1, line 1: unclosed bracket '[' at line 1, column 4
+            error: standard input, document 1, line 1: did not find expected node content
 
-            hint: this is no YAML; nothing was started
+            hint: correct the YAML and run again; nothing was started
         "#]],
     );
     run(&format!("{fine}---\nkind: Job\n")).check_refused(

@@ -18,11 +18,20 @@ const ALIASED_MAX: usize = 50_000;
 const EXCESSIVE: &str = "document contains excessive aliasing";
 const MERGE: &str = "<<";
 
-/// A document in JSON, and keys that occur twice in one of its mappings, in upstream's words.
+/// A document in JSON, and keys that occur twice in one of its mappings.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Converted {
     pub(super) json: Vec<u8>,
-    pub(super) duplicates: Vec<String>,
+    pub(super) duplicates: Vec<Duplicate>,
+}
+
+/// A key that its mapping has already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Duplicate {
+    /// Counted from one.
+    pub(super) line: usize,
+    /// In upstream's words.
+    pub(super) message: String,
 }
 
 pub(super) fn convert(document: &Document) -> Result<Converted, Problem> {
@@ -53,7 +62,7 @@ struct Mapping {
 
 struct Converter<'a> {
     document: &'a Document,
-    duplicates: Vec<String>,
+    duplicates: Vec<Duplicate>,
     /// Aliases being expanded; an anchor within its own value would never end.
     active: Vec<NodeId>,
     nodes: usize,
@@ -126,7 +135,7 @@ impl Converter<'_> {
             match mapping.by_key.get(&shown) {
                 Some(&at) => {
                     let line = document.nodes[value].line + 1;
-                    self.duplicates.push(format!("line {line}: key {shown} already set in map"));
+                    self.duplicates.push(Duplicate { line, message: format!("key {shown} already set in map") });
                     mapping.members[at].1 = tree;
                 }
                 None => {

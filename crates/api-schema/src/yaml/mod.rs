@@ -15,7 +15,7 @@ mod emit;
 mod resolve;
 mod scan;
 
-use convert::Converted;
+use convert::{Converted, Duplicate};
 use scan::Mark;
 
 pub use emit::to_string;
@@ -30,12 +30,36 @@ pub struct FromYaml {
 
 /// The JSON that the first document of `bytes` stands for, or upstream's words for why there is none.
 pub fn to_json(bytes: &[u8]) -> Result<FromYaml, String> {
-    let text = readable(bytes).map_err(|problem| problem.to_string())?;
-    let document = compose::compose(text).map_err(|problem| problem.to_string())?;
-    let Converted { json, duplicates } = convert::convert(&document).map_err(|problem| problem.to_string())?;
+    let Converted { json, duplicates } = convert_first(bytes).map_err(|problem| problem.to_string())?;
+    let duplicates: Vec<String> =
+        duplicates.iter().map(|Duplicate { line, message }| format!("line {line}: {message}")).collect();
     let strict_error =
         (!duplicates.is_empty()).then(|| format!("yaml: unmarshal errors:\n  {}", duplicates.join("\n  ")));
     Ok(FromYaml { json, strict_error })
+}
+
+/// What is wrong with a document, for people who look for the line in an editor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Counted from one. Upstream's own messages count from zero here and there.
+    pub line: Option<usize>,
+    pub message: String,
+}
+
+/// The JSON that the first document of `text` stands for. A key that occurs twice is a fault.
+pub fn to_json_strictly(text: &str) -> Result<Vec<u8>, Fault> {
+    // The end of a text is noticed behind its last line.
+    let lines = text.lines().count().max(1);
+    let Converted { json, duplicates } = convert_first(text.as_bytes())
+        .map_err(|problem| Fault { line: problem.at.map(|line| (line + 1).min(lines)), message: problem.message })?;
+    match duplicates.into_iter().next() {
+        None => Ok(json),
+        Some(Duplicate { line, message }) => Err(Fault { line: Some(line), message }),
+    }
+}
+
+fn convert_first(bytes: &[u8]) -> Result<Converted, Problem> {
+    convert::convert(&compose::compose(readable(bytes)?)?)
 }
 
 /// The text, if all of it is characters that YAML allows.
@@ -61,7 +85,10 @@ fn readable(bytes: &[u8]) -> Result<&str, Problem> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Problem {
     message: String,
+    /// As upstream counts.
     line: Option<usize>,
+    /// Where it is, counted from zero.
+    at: Option<usize>,
     prefix: &'static str,
 }
 
@@ -69,30 +96,30 @@ impl Problem {
     /// Found while scanning; its line is counted from one.
     fn scanner(message: &'static str, context: Mark, at: Mark) -> Self {
         let line = if at.line > 0 { at.line + 1 } else { context.line };
-        Self::at_line(message, line)
+        Self::at_line(message, line, at)
     }
 
     /// Found while putting tokens together; its line is counted from zero, as upstream forgets to add one.
     fn parser(message: &'static str, at: Mark) -> Self {
-        Self::at_line(message, at.line)
+        Self::at_line(message, at.line, at)
     }
 
     fn parser_in(message: &'static str, context: Mark, at: Mark) -> Self {
-        Self::at_line(message, if at.line > 0 { at.line } else { context.line })
+        Self::at_line(message, if at.line > 0 { at.line } else { context.line }, at)
     }
 
-    fn at_line(message: &'static str, line: usize) -> Self {
-        Self { message: message.to_owned(), line: (line > 0).then_some(line), prefix: "yaml: " }
+    fn at_line(message: &'static str, line: usize, at: Mark) -> Self {
+        Self { message: message.to_owned(), line: (line > 0).then_some(line), at: Some(at.line), prefix: "yaml: " }
     }
 
     /// About what the document means rather than where something is.
     fn decoder(message: impl Into<String>) -> Self {
-        Self { message: message.into(), line: None, prefix: "yaml: " }
+        Self { message: message.into(), line: None, at: None, prefix: "yaml: " }
     }
 
     /// About what JSON cannot hold.
     fn converter(message: impl Into<String>) -> Self {
-        Self { message: message.into(), line: None, prefix: "" }
+        Self { message: message.into(), line: None, at: None, prefix: "" }
     }
 }
 

@@ -74,6 +74,26 @@ fn malformed_documents_are_refused_in_upstream_words() {
     assert_eq!(to_json(b"a: \xff\n").unwrap_err(), "yaml: invalid leading UTF-8 octet");
 }
 
+/// Whoever writes a manifest looks for the line in an editor, which counts from one.
+#[test]
+fn faults_are_where_an_editor_shows_them() {
+    let cases = [
+        ("a: b: c\n", Some(1)),
+        ("a: 1\n b: 2\n", Some(2)),
+        ("x: 0\na: [b, c\nd: e\n", Some(3)),
+        ("a: [\n", Some(1)),
+        ("x: 0\n- a\n", Some(2)),
+        ("x: 0\ny: 1\nb: 1\ny: 2\n", Some(4)),
+        ("a: *x\n", None),
+    ];
+    for (text, line) in cases {
+        let fault = to_json_strictly(text).unwrap_err();
+        assert_eq!(fault.line, line, "{text:?}: {fault:?}");
+        assert!(!fault.message.contains("line"), "the line is told once: {fault:?}");
+    }
+    assert_eq!(to_json_strictly("a: 010\n"), Ok(b"{\"a\":8}".to_vec()));
+}
+
 #[test]
 fn a_key_given_twice_is_a_strict_error_and_the_last_one_counts() {
     let read = to_json(b"a: 1\nb:\n  c: 2\n  c: 3\na: 4\n").unwrap();

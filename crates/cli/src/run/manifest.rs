@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
+use api_schema::yaml;
 use serde_json::{Deserializer, Value, json};
 
 use crate::failure::Failure;
@@ -148,23 +149,31 @@ fn values(file: &str, text: &str) -> Result<Vec<(usize, Value)>, Failure> {
     }
     let mut values = Vec::new();
     for (number, (first_line, document)) in (1..).zip(yaml_documents(text)) {
-        let value = serde_saphyr::from_str::<Value>(&document).map_err(|error| {
-            let line = error.location().map_or(1, |location| location.line()) + first_line;
-            let origin = Origin { file: file.to_owned(), number };
-            let why = error.without_snippet().to_string();
-            let why = why.lines().next().unwrap_or_default();
-            Failure::usage(anyhow!("{origin}, line {line}: {why}")).hint("this is no YAML; nothing was started")
-        });
-        values.push((number, value?));
+        let origin = Origin { file: file.to_owned(), number };
+        values.push((number, yaml_value(&origin, first_line, &document)?));
     }
     Ok(values)
 }
 
-/// Splits at `---`, which YAML allows nowhere else at the beginning of a line. With each document comes the number of
-/// lines before it.
-fn yaml_documents(text: &str) -> Vec<(u64, String)> {
+/// YAML 1.1 as kubectl and the server read it: `0755` is octal, and a key that occurs twice is a mistake.
+fn yaml_value(origin: &Origin, first_line: usize, document: &str) -> Result<Value, Failure> {
+    let json = yaml::to_json_strictly(document).map_err(|yaml::Fault { line, message }| {
+        let line = line.map(|line| format!(", line {}", line + first_line)).unwrap_or_default();
+        Failure::usage(anyhow!("{origin}{line}: {message}")).hint("correct the YAML and run again; nothing was started")
+    })?;
+    let value = serde_json::from_slice(&json).with_context(|| format!("{origin}: read the JSON it stands for"));
+    value.map_err(Failure::usage)
+}
+
+/// Splits at `---` and behind `...`, which YAML allows nowhere else at the beginning of a line. With each document comes
+/// the number of lines before it.
+fn yaml_documents(text: &str) -> Vec<(usize, String)> {
     let mut documents = vec![(0, String::new())];
     for (number, line) in (1..).zip(text.lines()) {
+        if line.trim_end() == "..." {
+            documents.push((number, String::new()));
+            continue;
+        }
         let rest = line.strip_prefix("---").filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t']));
         let begins_first = documents.len() == 1 && documents[0].1.lines().all(is_blank);
         match (rest, documents.last_mut()) {
@@ -183,7 +192,7 @@ fn yaml_documents(text: &str) -> Vec<(u64, String)> {
 
 fn is_blank(line: &str) -> bool {
     let line = line.trim();
-    line.is_empty() || line.starts_with('#') || line == "..."
+    line.is_empty() || line.starts_with('#')
 }
 
 /// What every object must have before a server can be asked about it.
@@ -320,6 +329,38 @@ mod tests {
         let failure = parse("f.yaml", "apiVersion: v1\nkind: A\nmetadata: {name: a}\n---\na: b\n  c: [\n").unwrap_err();
         let text = failure.error.to_string();
         assert!(text.starts_with("f.yaml, document 2, line 6"), "{text}");
+    }
+
+    /// The numbers of YAML 1.1, as kubectl reads them.
+    #[test]
+    fn a_leading_zero_means_octal() {
+        let text = "{apiVersion: v1, kind: A, metadata: {name: a}, spec: {mode: 0755, limit: 010, text: '010', on: yes}}";
+        let documents = parse("f", text).unwrap();
+        assert_eq!(documents[0].object["spec"], json!({"mode": 493, "limit": 8, "text": "010", "true": true}));
+    }
+
+    /// One number, that of the file, and nothing about the reader's own insides.
+    #[test]
+    fn faults_of_later_documents_are_where_an_editor_shows_them() {
+        let first = "apiVersion: v1\nkind: A\nmetadata: {name: a}\n";
+        check_text(
+            &format!("{first}---\nkind: B\nspec: {{}}\nkind: C\n"),
+            expect![[r#"
+                f.yaml, document 2, line 7: key "kind" already set in map
+            "#]],
+        );
+        check_text(
+            &format!("{first}---\n# c\n---\na: [b\nc: d\n"),
+            expect![[r#"
+                f.yaml, document 2, line 8: did not find expected ',' or ']'
+            "#]],
+        );
+        check_text(
+            &format!("{first}...\na: *b\n"),
+            expect![[r#"
+                f.yaml, document 2: unknown anchor 'b' referenced
+            "#]],
+        );
     }
 
     #[test]
