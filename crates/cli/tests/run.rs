@@ -243,6 +243,16 @@ fn input_that_cannot_be_used_is_refused_with_place_and_field() {
             hint: leave the field out to run this Job with `tally run`
         "#]],
     );
+    // A CronJob is run as a Job of its name.
+    let cron = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: x}\nspec: {}\n";
+    run(&format!("{fine}---\n{cron}")).check_refused(
+        2,
+        expect![[r#"
+            error: standard input, document 2: Job `x` is already in standard input, document 1
+
+            hint: give one of them another name, or say `generateName` in its place; nothing was started
+        "#]],
+    );
     run("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n").check_refused(
         2,
         expect![[r#"

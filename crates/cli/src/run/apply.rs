@@ -44,6 +44,7 @@ pub(crate) async fn check(
     namespace: Option<&str>,
 ) -> Result<Checked, Failure> {
     let namespace = namespace.unwrap_or(NAMESPACE_DEFAULT).to_owned();
+    refuse_the_same_job_twice(&documents, &namespace)?;
     let mut endpoints = HashMap::new();
     let mut known = Vec::new();
     for document in documents {
@@ -127,6 +128,22 @@ fn refuse_what_nobody_runs(document: &Document) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// The server would refuse the second one when the first already runs.
+fn refuse_the_same_job_twice(documents: &[Document], namespace: &str) -> Result<(), Failure> {
+    let mut seen: HashMap<(&str, &str), &Origin> = HashMap::new();
+    for document in documents.iter().filter(|document| document.is("batch/v1", "Job")) {
+        let metadata = &document.object["metadata"];
+        let Some(name) = metadata["name"].as_str() else { continue };
+        let key = (metadata["namespace"].as_str().unwrap_or(namespace), name);
+        if let Some(first) = seen.insert(key, &document.origin) {
+            let error = anyhow!("{}: Job `{name}` is already in {first}", document.origin);
+            return Err(Failure::usage(error)
+                .hint("give one of them another name, or say `generateName` in its place; nothing was started"));
+        }
+    }
+    Ok(())
 }
 
 async fn make_namespaces(client: &Client, checked: &Checked) -> Result<(), Failure> {
@@ -310,5 +327,22 @@ mod tests {
             text(vec![cause("x", "1"), cause("y", "2")]),
             "f.yaml, document 2: Job `a` has 2 faults\n  x: 1\n  y: 2"
         );
+    }
+    #[test]
+    fn a_job_that_is_there_twice_is_refused_with_both_places() {
+        let at = |number: usize, metadata: Value| Document {
+            origin: Origin { file: "f.yaml".to_owned(), number },
+            object: json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}),
+        };
+        let (mine, elsewhere) = (json!({"name": "a"}), json!({"name": "a", "namespace": "x"}));
+        let any = json!({"generateName": "a"});
+        let fine = [at(1, mine.clone()), at(2, elsewhere.clone()), at(3, any.clone()), at(4, any)];
+        refuse_the_same_job_twice(&fine, "default").unwrap();
+        let text = |documents: &[Document], namespace: &str| {
+            refuse_the_same_job_twice(documents, namespace).unwrap_err().error.to_string()
+        };
+        assert_eq!(text(&fine, "x"), "f.yaml, document 2: Job `a` is already in f.yaml, document 1");
+        let twice = [at(1, mine.clone()), at(5, mine)];
+        assert_eq!(text(&twice, "default"), "f.yaml, document 5: Job `a` is already in f.yaml, document 1");
     }
 }
