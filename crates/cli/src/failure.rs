@@ -19,6 +19,8 @@ pub(crate) enum Exit {
     NotRunning = 3,
     /// `wait`: the time ran out; timeout(1) uses the same code.
     TimedOut = 124,
+    /// Ended in order after SIGHUP: the terminal was closed.
+    HungUp = 129,
     /// Ended in order after Ctrl-C, as a shell would say: 128 and the number of the signal.
     Interrupted = 130,
     /// Nobody reads the output any more.

@@ -1,6 +1,5 @@
 //! The node beside the embedded server: real processes, simulated pods, or none; and its logs for `pods/log`.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -10,7 +9,6 @@ use apiserver::logs::{LogOptions, LogRefusal, LogSource, LogStream};
 use futures_util::StreamExt as _;
 use node::logs::{LogQuery, LogReader, choose_instance};
 use node::{ProcessNode, SimulatedNodes, nursery};
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -80,23 +78,10 @@ impl Node {
     }
 }
 
-/// Ends the nursery of a data directory, and with it every process of a pod, at once and without being asked twice.
-///
-/// It is found by its own command line: the hidden subcommand followed by the node's directory.
-pub(crate) fn kill_nursery(data: &Path) {
-    let directory = data.join("node");
-    let is_it = |pid: i32| {
-        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        let mut words = words.split(|byte| *byte == 0).skip(1);
-        words.next() == Some(nursery::SUBCOMMAND.as_bytes())
-            && words.next() == Some(directory.as_os_str().as_encoded_bytes())
-    };
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|pid| is_it(*pid)) {
-        if let Some(pid) = Pid::from_raw(pid) {
-            let _ = kill_process(pid, Signal::KILL);
-        }
-    }
+/// Ends every process of the pods of a data directory, at once and without being asked twice. Their nursery ends when
+/// the answer is dropped: earlier, the node would start another one.
+pub(crate) fn halt(data: &Path) -> nursery::Halted {
+    nursery::halt(&data.join("node"))
 }
 
 /// The machine's name in lower case, if it can be the name of a Node.

@@ -93,7 +93,7 @@ async fn objects_credentials_and_authority_survive_a_restart() {
 
 #[tokio::test]
 async fn signals_end_it_in_time_with_a_watch_open() {
-    for signal in [Signal::TERM, Signal::INT] {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let dir = tempfile::tempdir().unwrap();
         let mut server = Tally::start(binary(), dir.path(), &[]).unwrap();
         let namespaces: Api<Namespace> = Api::all(server.client().await.unwrap());
@@ -147,7 +147,7 @@ async fn a_stalled_request_does_not_hold_up_the_end() {
 
 #[tokio::test]
 async fn a_second_signal_ends_it_at_once() {
-    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+    for (signal, code) in [(Signal::TERM, 143), (Signal::INT, 130), (Signal::HUP, 129)] {
         let dir = tempfile::tempdir().unwrap();
         let mut server = Tally::start(binary(), dir.path(), &["-v"]).unwrap();
         let _stalled = stalled_upload(&server, dir.path()).await;

@@ -334,7 +334,8 @@ mod tests {
     /// The numbers of YAML 1.1, as kubectl reads them.
     #[test]
     fn a_leading_zero_means_octal() {
-        let text = "{apiVersion: v1, kind: A, metadata: {name: a}, spec: {mode: 0755, limit: 010, text: '010', on: yes}}";
+        let text =
+            "{apiVersion: v1, kind: A, metadata: {name: a}, spec: {mode: 0755, limit: 010, text: '010', on: yes}}";
         let documents = parse("f", text).unwrap();
         assert_eq!(documents[0].object["spec"], json!({"mode": 493, "limit": 8, "text": "010", "true": true}));
     }

@@ -44,7 +44,7 @@ use crate::job_view::JobView;
 use crate::kubeconfig::shell_word;
 use crate::log_stream::Wanted;
 use crate::node_flags::NodeFlags;
-use crate::nodes::kill_nursery;
+use crate::nodes::halt;
 use crate::output::{self, say, tell};
 use crate::parts::{Controller, Parts};
 use crate::running::JobFlags;
@@ -207,13 +207,28 @@ async fn execute(options: &Run, documents: Vec<Document>, environment: &Environm
         return print(checked.answers(), options.output);
     }
     let mut control_plane = ControlPlane::start(&server, home.path(), options.setup()).await?;
-    let ran = tokio::select! {
-        failure = control_plane.died() => return Err(failure),
-        ran = follow(options, &client, checked, signals, &home, environment) => ran,
+    let mut pods_ended = false;
+    let ended = tokio::select! {
+        failure = control_plane.died() => Err(failure),
+        ran = follow(options, &client, checked, signals, &home, environment) => {
+            pods_ended = ran.pods_ended;
+            let ended = control_plane.stop().await;
+            server.stop();
+            ran.outcome.and(ended)
+        }
     };
-    let ended = control_plane.stop().await;
-    server.stop();
-    ran.and(ended)
+    if !pods_ended {
+        // Those that did not end in time, or that nobody looks after any more, do not outlive the run.
+        drop(halt(home.path()));
+    }
+    ended
+}
+
+/// How a run went.
+struct Ran {
+    outcome: Result<(), Failure>,
+    /// Nothing of it runs any more.
+    pods_ended: bool,
 }
 
 /// Creates the Jobs, shows what happens to them, and says how they ended.
@@ -224,9 +239,13 @@ async fn follow(
     signals: Signals,
     home: &Home,
     environment: &Environment,
-) -> Result<(), Failure> {
+) -> Ran {
     let begin = Instant::now();
-    let jobs = checked.create(client).await?;
+    let jobs = match checked.create(client).await {
+        Ok(jobs) => jobs,
+        // Some may have been created, and run.
+        Err(failure) => return Ran { outcome: Err(failure), pods_ended: false },
+    };
     let grace = grace_of(&jobs);
     let views: Vec<JobView> = jobs.iter().map(JobView::of).collect();
     let mut screen = Screen::new(options.manner(environment), views.len());
@@ -239,14 +258,15 @@ async fn follow(
         signal = &mut interrupted => Some(Interruption::Signal(signal)),
     };
     let Some(interruption) = interruption else {
-        return conclude(client, &mut screen, watching.progress(), home).await;
+        let outcome = conclude(client, &mut screen, watching.progress(), home).await;
+        return Ran { outcome, pods_ended: true };
     };
     let unfinished = watching.progress().jobs().iter().filter(|job| job.view.outcome.is_none()).count();
     screen.note(&format!("stopping {}; Ctrl-C again stops at once", counted(unfinished, "Job")));
     suspend(client, watching.progress()).await;
     watching.wind_down(&mut screen, grace).await;
     screen.clear();
-    Err(stopped(interruption, unfinished))
+    Ran { outcome: Err(stopped(interruption, unfinished)), pods_ended: watching.progress().is_at_rest() }
 }
 
 /// The longest time that a pod of these Jobs may take to end.
@@ -263,8 +283,7 @@ fn clean_up(home: &Home) -> impl FnOnce() + Send + 'static {
     let path = home.path().to_owned();
     let is_temporary = home.is_temporary();
     move || {
-        // Processes end with the nursery that owns them.
-        kill_nursery(&path);
+        let _halted = halt(&path);
         if is_temporary {
             home::remove(&path);
         }
@@ -289,6 +308,7 @@ async fn suspend(client: &Client, progress: &Progress) {
 fn stopped(interruption: Interruption, unfinished: usize) -> Failure {
     let (what, exit) = match interruption {
         Interruption::Signal(signal) if signal == SignalKind::interrupt() => ("interrupted", Exit::Interrupted),
+        Interruption::Signal(signal) if signal == SignalKind::hangup() => ("the terminal is gone", Exit::HungUp),
         Interruption::Signal(_) => ("terminated", Exit::Terminated),
         Interruption::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             ("nobody reads the output any more", Exit::BrokenPipe)

@@ -46,7 +46,12 @@ impl Sandbox {
 
     /// `tally` with nothing of the developer's environment.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tally"));
+        self.program(env!("CARGO_BIN_EXE_tally"), arguments)
+    }
+
+    /// Any program, in the same environment.
+    pub fn program(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         for name in ["RUST_LOG", "RUST_BACKTRACE", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "NO_COLOR", "XDG_DATA_HOME"]
         {
             command.env_remove(name);

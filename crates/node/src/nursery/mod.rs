@@ -9,6 +9,7 @@ mod client;
 mod connection;
 mod control_group;
 mod family;
+mod halt;
 mod isolation;
 mod journal;
 mod layout;
@@ -32,6 +33,7 @@ use rustix::process::{Resource, Rlimit, getpid, getrlimit, set_child_subreaper, 
 use rustix::thread::CapabilitySet;
 
 pub(crate) use client::{Nursery, NurseryError};
+pub use halt::{Halted, halt};
 pub(crate) use layout::{Layout, is_safe_uid};
 
 use self::control_group::ControlGroups;

@@ -259,6 +259,11 @@ pub(super) fn session(pid: Pid) -> Option<Pid> {
     parse_pid(field_behind_name(&read_stat(pid)?, 3)?)
 }
 
+/// What it does, by one letter: `T` is stopped, `Z` has ended. The third field; `None` if there is no such process.
+pub(super) fn state(pid: Pid) -> Option<char> {
+    field_behind_name(&read_stat(pid)?, 0)?.chars().next()
+}
+
 fn read_stat(pid: Pid) -> Option<String> {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()
 }
