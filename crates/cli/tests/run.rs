@@ -432,6 +432,28 @@ fn a_hangup_that_is_ignored_ends_nothing() {
     assert_eq!(wait(&mut child).code(), Some(0));
 }
 
+/// A pager that waits for a key does not keep a run from being ended.
+#[test]
+fn signals_are_heard_while_nobody_reads() {
+    let sandbox = Sandbox::new();
+    let gate = sandbox.path().join("gate");
+    // More than a pipe and all queues on the way hold.
+    let script = format!("yes | head -c 8000000; touch {}; sleep 999", gate.display());
+    for (signal_sent, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut child = sandbox
+            .command(&["run", "-q", "--", "sh", "-c", &script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        until("everything is said", || gate.exists());
+        signal(&child, signal_sent);
+        assert_eq!(wait(&mut child).code(), Some(code));
+        nothing_is_left(&sandbox);
+        fs::remove_file(&gate).unwrap();
+    }
+}
+
 #[test]
 fn a_reader_that_goes_away_ends_the_run() {
     let sandbox = Sandbox::new();

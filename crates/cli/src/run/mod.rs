@@ -11,6 +11,7 @@ pub(crate) mod progress;
 mod report;
 pub(crate) mod screen;
 pub(crate) mod watch;
+mod writer;
 
 use std::io;
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use tokio::runtime;
 use tokio::signal::unix::SignalKind;
+use tokio::time::timeout;
 
 use self::apply::Checked;
 use self::command_job::CommandFlags;
@@ -36,7 +38,7 @@ use self::home::Home;
 use self::manifest::{Document, instantiate};
 use self::progress::Progress;
 use self::screen::{Manner, Screen};
-use self::watch::{Interruption, Scope, Watching};
+use self::watch::{Interruption, STALL_MAX, Scope, Watching};
 use crate::control_plane::{ControlPlane, RUNTIME_END, Setup, raise_file_limit};
 use crate::environment::Environment;
 use crate::failure::{Exit, Failure};
@@ -258,7 +260,7 @@ async fn follow(
         signal = &mut interrupted => Some(Interruption::Signal(signal)),
     };
     let Some(interruption) = interruption else {
-        let outcome = conclude(client, &mut screen, watching.progress(), home).await;
+        let outcome = conclude(client, &mut screen, watching.progress(), home, interrupted).await;
         return Ran { outcome, pods_ended: true };
     };
     let unfinished = watching.progress().jobs().iter().filter(|job| job.view.outcome.is_none()).count();
@@ -266,6 +268,9 @@ async fn follow(
     suspend(client, watching.progress()).await;
     watching.wind_down(&mut screen, grace).await;
     screen.clear();
+    if timeout(STALL_MAX, screen.drain()).await.is_err() {
+        screen.note("note: not all output was written: nobody reads it");
+    }
     Ran { outcome: Err(stopped(interruption, unfinished)), pods_ended: watching.progress().is_at_rest() }
 }
 
@@ -322,7 +327,13 @@ fn stopped(interruption: Interruption, unfinished: usize) -> Failure {
         .hint("their pods have ended; run the same command to begin again")
 }
 
-async fn conclude(client: &Client, screen: &mut Screen, progress: &Progress, home: &Home) -> Result<(), Failure> {
+async fn conclude(
+    client: &Client,
+    screen: &mut Screen,
+    progress: &Progress,
+    home: &Home,
+    interrupted: impl Future<Output = SignalKind>,
+) -> Result<(), Failure> {
     let now = Instant::now();
     let failed: Vec<_> = progress.failed().collect();
     let reports = report::gather(client, &failed).await;
@@ -332,6 +343,10 @@ async fn conclude(client: &Client, screen: &mut Screen, progress: &Progress, hom
     let summary = json!({"succeeded": failed.is_empty(), "jobs": jobs, "failures": failures});
     // The Jobs have ended as they have, whether or not somebody reads this.
     let _ = screen.summary(summary);
+    tokio::select! {
+        _ = screen.drain() => {}
+        _ = interrupted => {}
+    }
     if failed.is_empty() {
         return Ok(());
     }

@@ -7,6 +7,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value, json};
 
 use super::progress::{JobProgress, Progress};
+use super::writer::{Stream, Writer};
 use crate::log_lines::LogPiece;
 use crate::output::tell;
 
@@ -33,6 +34,7 @@ pub(crate) struct Manner {
 /// Where a run is shown.
 pub(crate) struct Screen {
     mode: Mode,
+    out: Writer,
     /// Colours on stdout.
     has_colours: bool,
     /// Jobs whose end has been told, by position.
@@ -68,7 +70,8 @@ impl Screen {
             _ if io::stderr().is_terminal() => Mode::Bars(Bars::new()),
             _ => Mode::Lines(vec![Spoken::default(); jobs]),
         };
-        Self { mode, has_colours: io::stdout().is_terminal() && !manner.no_color, told: vec![false; jobs] }
+        let has_colours = io::stdout().is_terminal() && !manner.no_color;
+        Self { out: writer(&mode), mode, has_colours, told: vec![false; jobs] }
     }
 
     /// Shows lines of logs, all of them before anything else.
@@ -87,10 +90,7 @@ impl Screen {
     pub(crate) fn progress(&mut self, progress: &Progress, now: Instant) -> io::Result<()> {
         self.endings(progress, now)?;
         match &mut self.mode {
-            Mode::Bars(bars) => {
-                bars.draw(progress, now);
-                Ok(())
-            }
+            Mode::Bars(bars) => bars.draw(progress, now),
             Mode::Lines(spoken) => {
                 for (job, said) in progress.jobs().iter().zip(spoken).filter(|(job, _)| job.view.outcome.is_none()) {
                     let text = format!("job/{}: {}", job.view.name, job.counts(now));
@@ -98,8 +98,9 @@ impl Screen {
                         tell(&text);
                     }
                 }
-                Ok(())
             }
+            // Whoever does not keep up with the logs is not told how far they are.
+            Mode::Json(_) if self.out.is_behind() => {}
             Mode::Json(spoken) => {
                 let mut text = Vec::new();
                 for (job, said) in progress.jobs().iter().zip(spoken).filter(|(job, _)| job.view.outcome.is_none()) {
@@ -107,10 +108,11 @@ impl Screen {
                         json_line(event("progress", job.json(now)), &mut text);
                     }
                 }
-                self.print(&text)
+                self.print(&text)?;
             }
-            Mode::Quiet => Ok(()),
+            Mode::Quiet => {}
         }
+        self.out.check()
     }
 
     fn endings(&mut self, progress: &Progress, now: Instant) -> io::Result<()> {
@@ -119,8 +121,11 @@ impl Screen {
                 continue;
             }
             match &mut self.mode {
-                Mode::Bars(bars) => bars.end(position, &job.ending(now)),
-                Mode::Lines(_) => tell(&job.ending(now)),
+                Mode::Bars(bars) => {
+                    bars.end(position);
+                    self.tell_behind_logs(&job.ending(now));
+                }
+                Mode::Lines(_) => self.tell_behind_logs(&job.ending(now)),
                 Mode::Json(_) => {
                     let mut text = Vec::new();
                     json_line(event("finished", job.json(now)), &mut text);
@@ -130,6 +135,13 @@ impl Screen {
             }
         }
         Ok(())
+    }
+
+    /// A line for people about something that was preceded by logs.
+    fn tell_behind_logs(&mut self, line: &str) {
+        if self.out.push(Stream::Stderr, format!("{line}\n").as_bytes()).is_err() {
+            tell(line);
+        }
     }
 
     /// Something that people should know; programs are not told.
@@ -163,20 +175,51 @@ impl Screen {
     }
 
     fn print(&mut self, text: &[u8]) -> io::Result<()> {
-        if text.is_empty() {
-            return Ok(());
-        }
-        let write = || {
-            let mut stdout = io::stdout().lock();
-            stdout.write_all(text)?;
-            stdout.flush()
+        if text.is_empty() { Ok(()) } else { self.out.push(Stream::Stdout, text) }
+    }
+
+    /// Nobody reads as fast as there is something to show; whoever can should wait with more.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.out.is_behind()
+    }
+
+    /// Ready when a part of what waits is on its way. Loses nothing if it is dropped.
+    pub(crate) async fn advance(&mut self) -> io::Result<()> {
+        self.out.advance().await
+    }
+
+    /// Ready when everything has been written.
+    pub(crate) async fn drain(&mut self) -> io::Result<()> {
+        self.out.drain().await
+    }
+}
+
+/// Bars stand on the terminal that lines are written to; they step aside for them.
+fn writer(mode: &Mode) -> Writer {
+    let bars = match mode {
+        Mode::Bars(bars) => Some(bars.all.clone()),
+        _ => None,
+    };
+    let shares_terminal = io::stdout().is_terminal();
+    Writer::new(move |stream, text| {
+        let write = || match stream {
+            Stream::Stdout => {
+                let mut stdout = io::stdout().lock();
+                stdout.write_all(text)?;
+                stdout.flush()
+            }
+            Stream::Stderr => {
+                // Nobody may be reading it, which changes nothing about the work.
+                let _ = io::stderr().lock().write_all(text);
+                Ok(())
+            }
         };
-        match &self.mode {
-            // Bars and logs may share a terminal.
-            Mode::Bars(bars) => bars.all.suspend(write),
+        match &bars {
+            // A pipe that nobody reads must not keep the bars from being drawn.
+            Some(bars) if shares_terminal || stream == Stream::Stderr => bars.suspend(write),
             _ => write(),
         }
-    }
+    })
 }
 
 impl Spoken {
@@ -247,14 +290,13 @@ impl Bars {
         }
     }
 
-    /// The Job's bar becomes a line that stays.
-    fn end(&mut self, position: usize, text: &str) {
+    /// The Job's bar goes away, for a line that stays.
+    fn end(&mut self, position: usize) {
         if let Some(found) = self.shown.iter().position(|(shown, _)| *shown == position) {
             let (_, bar) = self.shown.remove(found);
             bar.finish_and_clear();
             self.all.remove(&bar);
         }
-        self.all.suspend(|| tell(text));
     }
 }
 

@@ -28,6 +28,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// After the Jobs have ended: how long nothing may happen while pods or logs are still missing.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
+/// After a signal: how long a reader of the output may take nothing before the rest of it is let go.
+pub(crate) const STALL_MAX: Duration = Duration::from_secs(2);
+
 /// A node takes a moment to kill a pod whose grace is over, and to say so.
 const GRACE_MARGIN: Duration = Duration::from_secs(10);
 
@@ -106,7 +109,8 @@ impl Watching {
         while !self.progress.has_finished() {
             self.step(screen).await?;
         }
-        self.rest(screen).await
+        self.rest(screen, false).await?;
+        screen.drain().await.map_err(Interruption::Output)
     }
 
     /// The same after a signal: until nothing runs any more, for as long as pods may take. Output that cannot be
@@ -120,16 +124,22 @@ impl Watching {
         if timeout(grace + GRACE_MARGIN, quiet).await.is_err() {
             tracing::warn!("pods did not end in time");
         }
-        let _ = self.rest(screen).await;
+        let _ = self.rest(screen, true).await;
     }
 
     /// Jobs, pods and logs come on their own ways; the Jobs are often the first to arrive.
-    async fn rest(&mut self, screen: &mut Screen) -> Result<(), Interruption> {
-        let mut deadline = Instant::now() + SILENCE_MAX;
+    /// Whoever reads the output may take all the time in the world, unless somebody wants to end this.
+    async fn rest(&mut self, screen: &mut Screen, is_interrupted: bool) -> Result<(), Interruption> {
+        let mut last_news = Instant::now();
         while !(self.has_seen_all_pods() && self.logs.is_idle() && self.pieces.is_empty()) {
+            let patience = match (screen.is_behind(), is_interrupted) {
+                (false, _) => SILENCE_MAX,
+                (true, true) => STALL_MAX,
+                (true, false) => Duration::MAX,
+            };
             if self.step(screen).await? {
-                deadline = Instant::now() + SILENCE_MAX;
-            } else if Instant::now() > deadline {
+                last_news = Instant::now();
+            } else if last_news.elapsed() > patience {
                 tracing::warn!("some logs could not be read in time");
                 break;
             }
@@ -152,7 +162,8 @@ impl Watching {
                 self.pod_event(event);
                 Ok(())
             }
-            Some(piece) = self.pieces.recv() => {
+            advanced = screen.advance(), if screen.is_behind() => advanced,
+            Some(piece) = self.pieces.recv(), if !screen.is_behind() => {
                 let mut pieces = vec![piece];
                 while pieces.len() < PIECES_MAX && let Ok(piece) = self.pieces.try_recv() {
                     pieces.push(piece);
