@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::AsyncBufReadExt as _;
 use kube::api::LogParams;
@@ -59,6 +60,8 @@ pub(crate) struct LogStreamer {
     tasks: JoinSet<Lane>,
     following: usize,
     reading: usize,
+    /// Bytes that were gone before they were read.
+    lost: Arc<AtomicU64>,
 }
 
 impl LogStreamer {
@@ -73,6 +76,7 @@ impl LogStreamer {
             tasks: JoinSet::new(),
             following: 0,
             reading: 0,
+            lost: Arc::default(),
         };
         (streamer, receiver)
     }
@@ -102,6 +106,11 @@ impl LogStreamer {
     /// The pod is gone, and its logs with it.
     pub(crate) fn forget(&mut self, pod: &PodObject) {
         self.begun.remove(pod.uid());
+    }
+
+    /// How much of the logs was gone before it was read, in bytes.
+    pub(crate) fn lost_bytes(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// Nothing is being read and nothing waits.
@@ -141,10 +150,10 @@ impl LogStreamer {
             Lane::Following => self.following += 1,
             Lane::Reading => self.reading += 1,
         }
-        let (client, pieces) = (self.client.clone(), self.pieces.clone());
+        let (client, pieces, lost) = (self.client.clone(), self.pieces.clone(), Arc::clone(&self.lost));
         self.tasks.spawn(async move {
             let (pod, container) = (reading.origin.pod.clone(), reading.origin.container.clone());
-            if let Err(error) = read(client, reading, lane == Lane::Following, &pieces).await {
+            if let Err(error) = read(client, reading, lane == Lane::Following, &pieces, &lost).await {
                 // The pod may be gone by now; its end is shown elsewhere.
                 tracing::debug!(error = &*error, pod, container, "read a log");
             }
@@ -177,6 +186,7 @@ async fn read(
     reading: Reading,
     follow: bool,
     pieces: &mpsc::Sender<LogPiece>,
+    lost: &AtomicU64,
 ) -> Result<(), BoxedError> {
     let Reading { origin, is_previous } = reading;
     let pods: Api<PodObject> = Api::namespaced(client, &origin.namespace);
@@ -192,6 +202,9 @@ async fn read(
         }
         let (lines, count) = (splitter.push(bytes), bytes.len());
         stream.as_mut().consume_unpin(count);
+        // Our own node says so where something is missing; others do not.
+        let missing = lines.split(|byte| *byte == b'\n').filter_map(node::logs::lost_bytes).sum();
+        lost.fetch_add(missing, Ordering::Relaxed);
         if !lines.is_empty() && pieces.send(LogPiece { origin: origin.clone(), lines }).await.is_err() {
             return Ok(());
         }

@@ -260,7 +260,7 @@ async fn follow(
         signal = &mut interrupted => Some(Interruption::Signal(signal)),
     };
     let Some(interruption) = interruption else {
-        let outcome = conclude(client, &mut screen, watching.progress(), home, interrupted).await;
+        let outcome = conclude(client, &mut screen, &watching, home, interrupted).await;
         return Ran { outcome, pods_ended: true };
     };
     let unfinished = watching.progress().jobs().iter().filter(|job| job.view.outcome.is_none()).count();
@@ -271,6 +271,7 @@ async fn follow(
     if timeout(STALL_MAX, screen.drain()).await.is_err() {
         screen.note("note: not all output was written: nobody reads it");
     }
+    tell_lost(&screen, watching.lost_log_bytes());
     Ran { outcome: Err(stopped(interruption, unfinished)), pods_ended: watching.progress().is_at_rest() }
 }
 
@@ -327,26 +328,38 @@ fn stopped(interruption: Interruption, unfinished: usize) -> Failure {
         .hint("their pods have ended; run the same command to begin again")
 }
 
+/// Whoever relies on the logs must know that they have gaps, also if nothing else is told.
+fn tell_lost(screen: &Screen, bytes: u64) {
+    if bytes > 0 && !screen.is_json() {
+        tell(&format!(
+            "note: {bytes} bytes of logs are missing: they were written faster than they were read; the lines that begin \
+             with `[tally:` say where"
+        ));
+    }
+}
+
 async fn conclude(
     client: &Client,
     screen: &mut Screen,
-    progress: &Progress,
+    watching: &Watching,
     home: &Home,
     interrupted: impl Future<Output = SignalKind>,
 ) -> Result<(), Failure> {
-    let now = Instant::now();
+    let (now, progress) = (Instant::now(), watching.progress());
     let failed: Vec<_> = progress.failed().collect();
     let reports = report::gather(client, &failed).await;
     screen.clear();
     let jobs: Vec<_> = progress.jobs().iter().map(|job| job.json(now)).collect();
     let failures: Vec<_> = reports.iter().map(report::JobReport::json).collect();
-    let summary = json!({"succeeded": failed.is_empty(), "jobs": jobs, "failures": failures});
+    let lost = watching.lost_log_bytes();
+    let summary = json!({"succeeded": failed.is_empty(), "jobs": jobs, "failures": failures, "missingLogBytes": lost});
     // The Jobs have ended as they have, whether or not somebody reads this.
     let _ = screen.summary(summary);
     tokio::select! {
         _ = screen.drain() => {}
         _ = interrupted => {}
     }
+    tell_lost(screen, lost);
     if failed.is_empty() {
         return Ok(());
     }

@@ -102,6 +102,11 @@ impl Watching {
         &self.progress
     }
 
+    /// How much of the logs was gone before it was read, in bytes.
+    pub(crate) fn lost_log_bytes(&self) -> u64 {
+        self.logs.lost_bytes()
+    }
+
     /// Ready when all Jobs have ended and all logs have been shown. Can be dropped and called again.
     pub(crate) async fn run(&mut self, screen: &mut Screen) -> Result<(), Interruption> {
         // What there is to do is shown before any of it is done, however soon that is.

@@ -3,9 +3,12 @@
 //! `LOGS/<pod uid>/<container>/<attempt>.log`, rotated to `….log.1`, `….log.2` and so on, oldest last. Containers may
 //! run as the same user as the node, so every step of the path is opened without following symlinks, and only regular
 //! files are read or written.
+//!
+//! `<attempt>.begins` beside them says how much was written before each: so readers know what they have missed.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use rustix::fd::OwnedFd;
@@ -68,8 +71,43 @@ impl ContainerLogs {
         Ok(())
     }
 
+    /// How much was written before a file of this instance. `None`: it is going, or nobody knows.
+    pub(crate) fn begin_of(&self, file: &File) -> io::Result<Option<u64>> {
+        // In this order: what is rotated meanwhile is listed then.
+        let is_newest = |other: File| Ok::<_, io::Error>(other.metadata()?.ino() == file.metadata()?.ino());
+        let is_newest = self.read(0)?.map(is_newest).transpose()?.unwrap_or_default();
+        let Some(begins) = self.begins()? else { return Ok(is_newest.then_some(0)) };
+        let listed = begins.of_rotated(file.metadata()?.ino());
+        Ok(listed.or_else(|| is_newest.then_some(begins.newest)))
+    }
+
+    fn begins(&self) -> io::Result<Option<Begins>> {
+        let file = match openat(&self.directory, self.begins_name(), OFlags::RDONLY | SAFE, Mode::empty()) {
+            Ok(file) => regular(file)?,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let mut text = String::new();
+        file.take(BEGINS_MAX).read_to_string(&mut text)?;
+        Ok(Begins::parse(&text))
+    }
+
+    /// Said before files are rotated, in one step: whoever opens a file and reads this then finds it here.
+    pub(crate) fn set_begins(&self, begins: &Begins) -> io::Result<()> {
+        let (name, new) = (self.begins_name(), format!("{}.new", self.begins_name()));
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | SAFE;
+        let mut file = regular(openat(&self.directory, &new, flags, Mode::RUSR | Mode::WUSR)?)?;
+        file.write_all(begins.text().as_bytes())?;
+        Ok(renameat(&self.directory, &new, &self.directory, &name)?)
+    }
+
+    fn begins_name(&self) -> String {
+        format!("{}.begins", self.attempt)
+    }
+
     /// Removes the files of this attempt.
     pub(crate) fn remove(&self, files_max: u32) -> io::Result<()> {
+        ignore_missing(unlinkat(&self.directory, self.begins_name(), rustix::fs::AtFlags::empty()))?;
         for age in 0..=files_max {
             ignore_missing(unlinkat(&self.directory, self.name(age), rustix::fs::AtFlags::empty()))?;
         }
@@ -81,6 +119,39 @@ impl ContainerLogs {
             0 => format!("{}.log", self.attempt),
             age => format!("{}.log.{age}", self.attempt),
         }
+    }
+}
+
+/// No file of ours is longer.
+const BEGINS_MAX: u64 = 64 << 10;
+
+/// How much was written before each file of an instance.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Begins {
+    /// Of rotated files that still exist, by inode number, oldest first.
+    pub(crate) rotated: Vec<(u64, u64)>,
+    /// Of the file that is newer than these.
+    pub(crate) newest: u64,
+}
+
+impl Begins {
+    /// Of a rotated file that was opened before this was read. `None`: it is about to go.
+    fn of_rotated(&self, number: u64) -> Option<u64> {
+        self.rotated.iter().find(|(rotated, _)| *rotated == number).map(|(_, begin)| *begin)
+    }
+
+    fn text(&self) -> String {
+        let rotated = self.rotated.iter().map(|(number, begin)| format!("{number} {begin}\n"));
+        rotated.chain([format!("{}\n", self.newest)]).collect()
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (rotated, newest) = text.trim_end().rsplit_once('\n').unwrap_or(("", text.trim_end()));
+        let pair = |line: &str| {
+            let (number, begin) = line.split_once(' ')?;
+            Some((number.parse().ok()?, begin.parse().ok()?))
+        };
+        Some(Self { rotated: rotated.lines().map(pair).collect::<Option<_>>()?, newest: newest.parse().ok()? })
     }
 }
 
@@ -142,6 +213,17 @@ mod tests {
         for (pod, container) in [("..", "c"), ("u", ".."), ("u/../..", "c"), ("", "c"), ("u", "a/b"), ("u", "a\0b")] {
             assert!(ContainerLogs::open(logs.path(), pod, container, 0).is_err(), "{pod:?} {container:?}");
             assert!(ContainerLogs::create(logs.path(), pod, container, 0).is_err(), "{pod:?} {container:?}");
+        }
+    }
+
+    #[test]
+    fn begins_are_read_as_they_were_written() {
+        for rotated in [vec![], vec![(7, 0)], vec![(7, 0), (3, 1000)]] {
+            let begins = Begins { rotated, newest: 2000 };
+            assert_eq!(Begins::parse(&begins.text()), Some(begins));
+        }
+        for wrong in ["", "x", "1 2\n", "1\n2\n", "1 2\n-3\n"] {
+            assert_eq!(Begins::parse(wrong), None, "{wrong:?}");
         }
     }
 

@@ -12,7 +12,7 @@ mod writer;
 
 pub use choice::{InstanceChoice, choose_instance};
 pub(crate) use files::ContainerLogs;
-pub use reader::{LogError, LogQuery, LogReader};
+pub use reader::{LogError, LogQuery, LogReader, lost_bytes};
 pub(crate) use reader::{Running, tail_text};
 pub use tail::{LogTail, Tail};
 pub use writer::Bounds;

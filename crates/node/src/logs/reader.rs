@@ -15,13 +15,16 @@ use jiff::Timestamp;
 use parking_lot::RwLock;
 
 use super::files::ContainerLogs;
-use super::line::{LINE_MAX, Line};
+use super::line::{self, LINE_MAX, Line};
 
 /// A followed log is looked at this often. Follower and writer are different processes.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(50);
 
 /// At most this much is read at a time, and held by a reader.
 const CHUNK: usize = 64 << 10;
+
+/// A file that goes at the moment in which it is opened is let go, and the next one tried.
+const TRIES_MAX: usize = 10;
 
 /// Rotated files beyond this are not looked for.
 const FILES_MAX: u32 = 100;
@@ -140,6 +143,10 @@ struct Open {
     files: Option<ContainerLogs>,
     /// The file being read.
     file: Option<File>,
+    /// How much was written before it, as far as that is known.
+    begin: Option<u64>,
+    /// So much is missing before what comes next.
+    lost: Option<u64>,
     /// Bytes of a line whose end has not been read.
     rest: Vec<u8>,
     /// The line before was a part: what follows belongs to it.
@@ -162,6 +169,8 @@ impl Reading {
                     query,
                     files: None,
                     file: None,
+                    begin: None,
+                    lost: None,
                     rest: Vec::new(),
                     continues: false,
                     left,
@@ -189,6 +198,9 @@ impl Open {
         if self.file.is_none() && !self.open()? {
             return Ok(is_running.then_some(Step::Wait));
         }
+        if let Some(output) = self.tell_lost() {
+            return Ok(Some(Step::Output(output.into())));
+        }
         let output = self.read()?;
         if !output.is_empty() {
             return Ok(Some(Step::Output(output.into())));
@@ -207,10 +219,19 @@ impl Open {
     fn open(&mut self) -> io::Result<bool> {
         let LogQuery { pod_uid, container, attempt, .. } = &self.query;
         let Some(files) = ContainerLogs::open(&self.logs, pod_uid, container, *attempt)? else { return Ok(false) };
-        self.file = match self.query.tail_lines {
-            Some(count) => last_lines(&files, count)?,
-            None => oldest(&files)?,
-        };
+        for _ in 0..TRIES_MAX {
+            self.file = match self.query.tail_lines {
+                Some(count) => last_lines(&files, count)?,
+                None => oldest(&files)?,
+            };
+            let Some(file) = &self.file else { break };
+            self.begin = files.begin_of(file)?;
+            if self.begin.is_some() {
+                break;
+            }
+        }
+        let is_all_wanted = self.query.tail_lines.is_none() && self.query.since.is_none();
+        self.lost = self.begin.filter(|begin| *begin > 0 && is_all_wanted);
         self.files = Some(files);
         Ok(self.file.is_some())
     }
@@ -277,28 +298,70 @@ impl Open {
         output.extend_from_slice(&bytes[..count]);
     }
 
-    /// The file that was read to its end may have been rotated; then the next one is newer by one.
+    /// The file that was read to its end may have been rotated; then the next one is newer by one. If so many came after
+    /// it that it is gone, those between may be gone too.
     fn next_file(&mut self) -> io::Result<bool> {
         let (Some(files), Some(file)) = (&self.files, &self.file) else { return Ok(false) };
-        let own = file.metadata()?.ino();
+        let own = file.metadata()?;
+        let end = self.begin.map(|begin| begin + own.len());
+        let mut newer = None;
         for age in 0..FILES_MAX {
-            let Some(other) = files.read(age)? else {
-                // Rotated out of existence while it was read.
-                let next = oldest(files)?;
-                let is_new = next.as_ref().is_some_and(|next| next.metadata().is_ok_and(|it| it.ino() != own));
-                if is_new {
-                    self.file = next;
-                }
-                return Ok(is_new);
-            };
-            if other.metadata()?.ino() == own {
-                let Some(newer) = age.checked_sub(1) else { return Ok(false) };
-                self.file = files.read(newer)?;
-                return Ok(self.file.is_some());
+            // Files become older while we look, so none is passed over, but one may be seen twice.
+            let Some(other) = files.read(age)? else { break };
+            if other.metadata()?.ino() == own.ino() {
+                let Some(next) = newer else { return Ok(false) };
+                (self.file, self.begin) = (Some(next), end);
+                return Ok(true);
             }
+            newer = Some(other);
         }
-        Ok(false)
+        // Rotated out of existence while it was read. Whoever reads on from here must know what is missing.
+        let (mut next, mut begin) = (newer, None);
+        for _ in 0..TRIES_MAX {
+            let Some(file) = &next else { break };
+            begin = files.begin_of(file)?;
+            if begin.is_some() {
+                break;
+            }
+            next = oldest(files)?;
+        }
+        let Some(next) = next else { return Ok(false) };
+        self.lost = match (end, begin) {
+            (Some(end), Some(begin)) => Some(begin.saturating_sub(end)).filter(|lost| *lost > 0),
+            _ => None,
+        };
+        (self.file, self.begin) = (Some(next), begin);
+        Ok(true)
     }
+
+    /// Says what is missing, in a line of its own.
+    fn tell_lost(&mut self) -> Option<Vec<u8>> {
+        let lost = self.lost.take()?;
+        let mut output = Vec::new();
+        if std::mem::take(&mut self.continues) {
+            self.push(&mut output, b"\n");
+        }
+        if self.query.timestamps {
+            self.push(&mut output, line::stamp(Timestamp::now()).as_bytes());
+            self.push(&mut output, b" ");
+        }
+        self.push(&mut output, lost_line(lost).as_bytes());
+        Some(output)
+    }
+}
+
+const LOST_BEFORE: &str = "[tally: ";
+const LOST_AFTER: &str = " bytes of this log are missing here: they were rotated away before they were read]";
+
+fn lost_line(bytes: u64) -> String {
+    format!("{LOST_BEFORE}{bytes}{LOST_AFTER}\n")
+}
+
+/// How much is missing, if a line of a log says that something is.
+pub fn lost_bytes(line: &[u8]) -> Option<u64> {
+    let line = line.strip_prefix(LOST_BEFORE.as_bytes())?;
+    let number = line.strip_suffix(LOST_AFTER.as_bytes())?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 fn oldest(files: &ContainerLogs) -> io::Result<Option<File>> {
@@ -481,6 +544,46 @@ mod tests {
         }
         let all: String = (0..10).map(|number| format!("line {number}\n")).collect();
         assert_eq!(seen, all + "last\n");
+    }
+
+    /// What is shown and what is said to be missing is all that was written.
+    #[tokio::test]
+    async fn what_a_follower_is_too_slow_for_is_said_to_be_missing() {
+        let logs = TempDir::new().unwrap();
+        let running = Running::default();
+        running.insert("u", "c", 0);
+        let reader = LogReader::new(logs.path().to_owned(), running.clone());
+        let mut stream = Box::pin(reader.read(LogQuery { follow: true, ..query() }));
+        let mut writer = LogWriter::new("u", "c", 0, Bounds { file_bytes_max: 400, files_max: 3 });
+        let mut write = |numbers: std::ops::Range<u32>| {
+            for number in numbers {
+                let line = format!("{number:04}\n");
+                writer.write(logs.path(), line.as_bytes(), Timestamp::UNIX_EPOCH).unwrap();
+            }
+        };
+        // Of 2 lines at first, so that the follower holds the first file; then of so many that it is gone.
+        write(0..2);
+        let first = stream.next().await.unwrap().unwrap();
+        assert_eq!(first, "0000\n0001\n");
+        write(2..1000);
+        running.remove("u", "c", 0);
+        let mut text = String::new();
+        while let Some(piece) = tokio::time::timeout(Duration::from_secs(60), stream.next()).await.unwrap() {
+            text.push_str(std::str::from_utf8(&piece.unwrap()).unwrap());
+        }
+        let lost: Vec<u64> = text.lines().filter_map(|line| lost_bytes(line.as_bytes())).collect();
+        let shown: Vec<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
+        let [lost] = lost[..] else { panic!("it is said once: {text}") };
+        assert_eq!(shown.last(), Some(&999), "{text}");
+        let line_length = line::stamp(Timestamp::UNIX_EPOCH).len() as u64 + " F 0000\n".len() as u64;
+        assert_eq!(lost / line_length + shown.len() as u64 + 2, 1000, "{lost} bytes are missing: {text}");
+        assert_eq!(lost % line_length, 0);
+
+        // Whoever comes too late for the beginning is told as well, unless only the end was asked for.
+        let late = super::tests::text(&logs, query()).await;
+        let missing = lost_bytes(late.lines().next().unwrap().as_bytes()).unwrap();
+        assert_eq!(missing / line_length + late.lines().count() as u64 - 1, 1000, "{late}");
+        assert_eq!(super::tests::text(&logs, LogQuery { tail_lines: Some(1), ..query() }).await, "0999\n");
     }
 
     #[tokio::test]

@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::files::ContainerLogs;
+use super::files::{Begins, ContainerLogs};
 use super::line::{self, PART_MAX};
 
 /// How much log an instance may keep.
@@ -32,6 +33,8 @@ pub(crate) struct LogWriter {
     attempt: u32,
     bounds: Bounds,
     open: Option<Open>,
+    /// How much was written before each file.
+    begins: Begins,
     /// The beginning of a line whose end has not come yet.
     partial: Vec<u8>,
 }
@@ -44,7 +47,15 @@ struct Open {
 
 impl LogWriter {
     pub(crate) fn new(pod: &str, container: &str, attempt: u32, bounds: Bounds) -> Self {
-        Self { pod: pod.to_owned(), container: container.to_owned(), attempt, bounds, open: None, partial: Vec::new() }
+        Self {
+            pod: pod.to_owned(),
+            container: container.to_owned(),
+            attempt,
+            bounds,
+            open: None,
+            begins: Begins::default(),
+            partial: Vec::new(),
+        }
     }
 
     /// Takes output as it comes. An error means that it is lost; the container does not suffer for it.
@@ -116,7 +127,15 @@ impl LogWriter {
     /// Opens the file to write to; a full one is rotated away.
     fn open_next(&mut self, logs: &Path) -> io::Result<()> {
         let files = ContainerLogs::create(logs, &self.pod, &self.container, self.attempt)?;
-        if self.open.take().is_some() {
+        if let Some(open) = self.open.take() {
+            let Begins { rotated, newest } = &mut self.begins;
+            rotated.push((open.file.metadata()?.ino(), *newest));
+            *newest += open.size;
+            // The number of a file that is about to go may be given to the next one.
+            let gone = rotated.len().saturating_sub(self.bounds.files_max.saturating_sub(1) as usize);
+            rotated.drain(..gone);
+            // Without it readers cannot tell how much they have missed; that is no reason to lose more.
+            let _ = files.set_begins(&self.begins);
             files.rotate(self.bounds.files_max)?;
         }
         let file = files.append()?;
