@@ -61,8 +61,16 @@ pub(crate) struct ContainerStatus {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ContainerState {
+    pub(crate) waiting: Option<Waiting>,
     pub(crate) running: Option<Running>,
     pub(crate) terminated: Option<Terminated>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Waiting {
+    pub(crate) reason: String,
+    pub(crate) message: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -113,6 +121,9 @@ impl kube::Resource for PodObject {
 
 /// `pods/log` of this projection is that of pods.
 impl kube::api::Log for PodObject {}
+
+/// Every container waits for these at first; they say nothing about what is wrong.
+const BEGINNING: [&str; 3] = ["", "ContainerCreating", "PodInitializing"];
 
 /// One run of a container, with a log of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -189,8 +200,24 @@ impl PodObject {
         matches!(self.status.phase.as_str(), "Failed" | "Succeeded")
     }
 
-    /// Why no node takes it.
-    pub(crate) fn unschedulable(&self) -> Option<&str> {
+    /// A container of it has begun, whatever became of it.
+    pub(crate) fn has_started(&self) -> bool {
+        let mut statuses = self.status.init_container_statuses.iter().chain(&self.status.container_statuses);
+        statuses.any(|status| status.state.running.is_some() || status.state.terminated.is_some())
+    }
+
+    /// Why it does not run: no node takes it, or a container cannot be started there.
+    pub(crate) fn held_up_by(&self) -> Option<String> {
+        if let Some(why) = self.unschedulable() {
+            return Some(why.to_owned());
+        }
+        let statuses = self.status.init_container_statuses.iter().chain(&self.status.container_statuses);
+        let mut waiting = statuses.filter_map(|status| status.state.waiting.as_ref());
+        let Waiting { reason, message } = waiting.find(|it| !BEGINNING.contains(&it.reason.as_str()))?;
+        Some(if message.is_empty() { reason.clone() } else { format!("{reason}: {message}") })
+    }
+
+    fn unschedulable(&self) -> Option<&str> {
         let is_it = |it: &&Condition| it.r#type == "PodScheduled" && it.status == "False" && !it.message.is_empty();
         self.status.conditions.iter().find(is_it).map(|condition| condition.message.as_str())
     }

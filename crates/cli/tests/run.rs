@@ -349,6 +349,37 @@ fn what_is_kept_can_be_looked_at_and_not_run_twice() {
     drop(up);
 }
 
+/// What is missing is told while the run waits for it.
+#[test]
+fn pods_that_cannot_start_are_told() {
+    let sandbox = Sandbox::new();
+    let job = |name: &str, container: &str, volumes: &str| {
+        format!(
+            "---\napiVersion: batch/v1\nkind: Job\nmetadata: {{name: {name}}}\nspec: {{template: {{spec: {{restartPolicy: \
+             Never, containers: [{{name: a, image: b, command: [echo]{container}}}]{volumes}}}}}}}\n"
+        )
+    };
+    let variable = job("variable", ", envFrom: [{configMapRef: {name: missing}}]", "");
+    let volume = job(
+        "volume",
+        ", volumeMounts: [{name: v, mountPath: /v}]",
+        ", volumes: [{name: v, configMap: {name: absent}}]",
+    );
+    let manifest = sandbox.file("m.yaml", &format!("{variable}{volume}"));
+    let mut command = sandbox.command(&["run", manifest.to_str().unwrap()]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut said = [false; 2];
+    while said != [true; 2] {
+        let line = lines.next().expect("both are told before it ends");
+        said[0] |= line.starts_with("job/variable: ")
+            && line.contains("waiting: CreateContainerConfigError: configmap \"missing\" not found");
+        said[1] |= line.starts_with("job/volume: ") && line.contains("waiting: FailedMount: ");
+    }
+    signal(&child, Signal::TERM);
+    assert_eq!(wait(&mut child).code(), Some(143));
+}
+
 #[test]
 fn namespaces_that_are_named_are_there() {
     let sandbox = Sandbox::new();

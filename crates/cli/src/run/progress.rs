@@ -1,6 +1,6 @@
 //! How far the Jobs of a run are: a model that events change and lines are made from. No clock, no IO.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -20,6 +20,8 @@ const WINDOW_MIN: Duration = Duration::from_millis(500);
 pub(crate) struct Progress {
     jobs: Vec<JobProgress>,
     by_uid: HashMap<String, usize>,
+    /// Pods that have not started, by uid: whose they are.
+    starting: HashMap<Box<str>, usize>,
 }
 
 /// One Job.
@@ -32,8 +34,18 @@ pub(crate) struct JobProgress {
     samples: VecDeque<(Instant, u32)>,
     /// Pods that were seen to have ended, by uid.
     ended_pods: HashSet<Box<str>>,
-    /// Why a pod of it is not running.
-    waiting: Option<String>,
+    /// Why pods of it are not running, by the pod's uid.
+    waiting: BTreeMap<Box<str>, Waiting>,
+}
+
+/// Pods of a Job of which it is known why they wait; one of them is shown.
+const WAITING_MAX: usize = 100;
+
+#[derive(Debug)]
+struct Waiting {
+    why: String,
+    /// Told by an event: the pod's own status knows nothing of it.
+    by_event: bool,
 }
 
 impl Progress {
@@ -71,22 +83,44 @@ impl Progress {
     }
 
     pub(crate) fn pod_changed(&mut self, pod: &PodObject) {
-        let Some(job) = self.job_of(pod) else { return };
-        job.waiting = pod.unschedulable().map(str::to_owned);
+        let Some(position) = self.job_of(pod) else { return };
+        let (job, uid) = (&mut self.jobs[position], pod.uid());
+        let has_started = pod.has_started() || pod.has_ended();
+        if has_started {
+            self.starting.remove(uid);
+        } else {
+            self.starting.insert(uid.into(), position);
+        }
+        match pod.held_up_by().filter(|_| !pod.has_ended()) {
+            Some(why) => job.waits(uid, Waiting { why, by_event: false }),
+            None if has_started || job.waiting.get(uid).is_some_and(|waiting| !waiting.by_event) => {
+                job.waiting.remove(uid);
+            }
+            None => {}
+        }
         if pod.has_ended() {
-            job.ended_pods.insert(pod.uid().into());
+            job.ended_pods.insert(uid.into());
         }
     }
 
     pub(crate) fn pod_deleted(&mut self, pod: &PodObject) {
-        if let Some(job) = self.job_of(pod) {
-            job.ended_pods.insert(pod.uid().into());
+        if let Some(position) = self.job_of(pod) {
+            self.starting.remove(pod.uid());
+            self.jobs[position].waiting.remove(pod.uid());
+            self.jobs[position].ended_pods.insert(pod.uid().into());
         }
     }
 
-    fn job_of(&mut self, pod: &PodObject) -> Option<&mut JobProgress> {
+    /// What its node says keeps a pod from starting.
+    pub(crate) fn pod_held_up(&mut self, uid: &str, why: String) {
+        if let Some(&position) = self.starting.get(uid) {
+            self.jobs[position].waits(uid, Waiting { why, by_event: true });
+        }
+    }
+
+    fn job_of(&self, pod: &PodObject) -> Option<usize> {
         let (uid, _) = pod.job()?;
-        self.by_uid.get(uid).map(|&position| &mut self.jobs[position])
+        self.by_uid.get(uid).copied()
     }
 
     pub(crate) fn has_finished(&self) -> bool {
@@ -111,7 +145,7 @@ impl Progress {
 impl JobProgress {
     fn new(view: JobView, now: Instant) -> Self {
         let samples = VecDeque::from([(now, 0)]);
-        Self { view, began: now, ended: None, samples, ended_pods: HashSet::new(), waiting: None }
+        Self { view, began: now, ended: None, samples, ended_pods: HashSet::new(), waiting: BTreeMap::new() }
     }
 
     fn change(&mut self, view: JobView, now: Instant) {
@@ -134,6 +168,17 @@ impl JobProgress {
         {
             self.samples.pop_front();
         }
+    }
+
+    fn waits(&mut self, pod: &str, waiting: Waiting) {
+        if self.waiting.len() < WAITING_MAX || self.waiting.contains_key(pod) {
+            self.waiting.insert(pod.into(), waiting);
+        }
+    }
+
+    /// Why a pod of it is not running.
+    pub(crate) fn waiting(&self) -> Option<&str> {
+        self.waiting.values().next().map(|waiting| waiting.why.as_str()).filter(|_| self.view.outcome.is_none())
     }
 
     fn deleted(&mut self, now: Instant) {
@@ -188,7 +233,7 @@ impl JobProgress {
             if let Some(remaining) = self.remaining(now).filter(|_| view.active > 0) {
                 parts.push(format!("ETA {}", duration_text(remaining)));
             }
-            match &self.waiting {
+            match self.waiting() {
                 Some(why) => parts.push(format!("waiting: {why}")),
                 None if view.is_suspended => parts.push("suspended".to_owned()),
                 None => {}
@@ -224,6 +269,7 @@ impl JobProgress {
         } else if view.outcome.is_none() {
             value["perSecond"] = json!(self.rate(now));
             value["remainingSeconds"] = json!(self.remaining(now).map(millis));
+            value["waiting"] = json!(self.waiting());
         }
         value
     }
@@ -299,6 +345,45 @@ mod tests {
         assert_eq!(progress.jobs()[0].ending(after(begin, 1)), "job/pieces failed after 1.0s: 0/10 done");
         let outcome = progress.jobs()[0].view.outcome.clone().unwrap();
         assert_eq!(outcome.why(), "Deleted: the Job was deleted before it finished");
+    }
+
+    /// The reason stays until this very pod has started, whatever happens to the others.
+    #[test]
+    fn a_pod_that_cannot_start_is_told() {
+        let begin = Instant::now();
+        let mut progress = Progress::new([view(0)], begin);
+        let pod = |uid: &str, status: Value| -> PodObject {
+            serde_json::from_value(json!({
+                "metadata": {"uid": uid, "ownerReferences": [
+                    {"apiVersion": "batch/v1", "kind": "Job", "name": "pieces", "uid": "u", "controller": true}]},
+                "status": status,
+            }))
+            .unwrap()
+        };
+        let waits = |reason: &str, message: &str| {
+            json!({"phase": "Pending", "containerStatuses": [
+                {"name": "c", "state": {"waiting": {"reason": reason, "message": message}}}]})
+        };
+        let runs = json!({"phase": "Running", "containerStatuses": [{"name": "c", "state": {"running": {}}}]});
+        let shown = |progress: &Progress| progress.jobs()[0].counts(begin);
+
+        progress.pod_held_up("a", "of a pod that nobody has seen".to_owned());
+        progress.pod_changed(&pod("a", waits("ContainerCreating", "")));
+        assert_eq!(shown(&progress), "0/10 done");
+        progress.pod_changed(&pod("a", waits("CreateContainerConfigError", "configmap \"x\" not found")));
+        progress.pod_changed(&pod("b", runs.clone()));
+        let why = "CreateContainerConfigError: configmap \"x\" not found";
+        assert_eq!(shown(&progress), format!("0/10 done, waiting: {why}"));
+        assert_eq!(progress.jobs()[0].json(begin)["waiting"], why);
+        progress.pod_changed(&pod("a", waits("ContainerCreating", "")));
+        assert_eq!(shown(&progress), "0/10 done");
+
+        progress.pod_held_up("a", "FailedMount: no such volume".to_owned());
+        progress.pod_changed(&pod("a", waits("ContainerCreating", "")));
+        assert_eq!(shown(&progress), "0/10 done, waiting: FailedMount: no such volume");
+        progress.pod_changed(&pod("a", runs));
+        progress.pod_held_up("a", "too late".to_owned());
+        assert_eq!(shown(&progress), "0/10 done");
     }
 
     #[test]

@@ -233,10 +233,11 @@ impl Spoken {
     }
 }
 
-/// What makes a line worth repeating: counts do, rates change by themselves.
+/// What makes a line worth repeating: counts do, and what keeps pods waiting; rates change by themselves.
 fn counted(job: &JobProgress) -> String {
     let view = &job.view;
-    format!("{} {} {} {}", view.succeeded, view.failed, view.active, view.terminating)
+    let waiting = job.waiting().unwrap_or_default();
+    format!("{} {} {} {} {waiting}", view.succeeded, view.failed, view.active, view.terminating)
 }
 
 impl Bars {

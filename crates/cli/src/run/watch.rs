@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use batch_types::constants::label;
 use batch_types::index_ranges::IndexSet;
-use futures_util::{Stream, StreamExt as _};
+use futures_util::{Stream, StreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Event as CoreEvent;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
@@ -62,6 +63,8 @@ pub(crate) struct Watching {
     pods_listed: bool,
     jobs: Events<Job>,
     pods: Events<PodObject>,
+    /// What a node says about a pod that it cannot start, where the pod's status does not.
+    held_up: Events<CoreEvent>,
     logs: LogStreamer,
     pieces: mpsc::Receiver<LogPiece>,
     tick: Interval,
@@ -79,6 +82,13 @@ impl Watching {
                 config.labels(&format!("{}={}", label::CONTROLLER_UID, view.uid)),
             ),
         };
+        let held_up = match &scope {
+            Scope::Server => {
+                let config = watcher::Config::default().fields("reason=FailedMount");
+                watcher(Api::all(client.clone()), config).default_backoff().boxed()
+            }
+            Scope::Job { .. } => stream::pending().boxed(),
+        };
         let (logs, pieces) = LogStreamer::new(client, wanted);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -92,6 +102,7 @@ impl Watching {
             },
             jobs: watcher(jobs, job_config).default_backoff().boxed(),
             pods: watcher(pods, pod_config).default_backoff().boxed(),
+            held_up,
             logs,
             pieces,
             tick,
@@ -165,6 +176,16 @@ impl Watching {
             }
             Some(event) = self.pods.next() => {
                 self.pod_event(event);
+                Ok(())
+            }
+            Some(event) = self.held_up.next() => {
+                if let Ok(Event::Apply(event) | Event::InitApply(event)) = event {
+                    let message = event.message.unwrap_or_default();
+                    self.progress.pod_held_up(
+                        event.involved_object.uid.as_deref().unwrap_or_default(),
+                        format!("{}: {message}", event.reason.unwrap_or_default()),
+                    );
+                }
                 Ok(())
             }
             advanced = screen.advance(), if screen.is_behind() => advanced,
