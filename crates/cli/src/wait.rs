@@ -1,5 +1,6 @@
 //! `tally wait`: until Jobs have finished, with an exit code that says how.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -42,8 +43,15 @@ pub(crate) fn run(options: &Wait, environment: &Environment) -> Result<(), Failu
 
 async fn wait(options: &Wait, environment: &Environment) -> Result<(), Failure> {
     let cluster = options.cluster.connect(environment).await?;
+    // Apart from what is told, which keeps to the order of the command line.
+    let (finished, failed_so_far) = (Cell::new(0), Cell::new(0));
     let all = async {
-        let waits = options.jobs.iter().map(|job| wait_for(&cluster, &job.0));
+        let waits = options.jobs.iter().map(async |job| {
+            let end = wait_for(&cluster, &job.0).await?;
+            finished.set(finished.get() + 1);
+            failed_so_far.set(failed_so_far.get() + usize::from(end.1 != Outcome::Complete));
+            Ok::<_, Failure>(end)
+        });
         let mut ends = stream::iter(waits).buffered(WATCHES_MAX);
         let mut failed = 0;
         let mut first = None;
@@ -64,13 +72,22 @@ async fn wait(options: &Wait, environment: &Environment) -> Result<(), Failure> 
     };
     let Some(patience) = options.timeout else { return all.await };
     timeout(patience, all).await.unwrap_or_else(|_| {
-        let what = match &options.jobs[..] {
-            [JobName(only)] => format!("job/{only} has"),
-            several => format!("{} have", counted(several.len(), "Job")),
-        };
-        let error = anyhow!("{what} not finished within {}", duration_text(patience));
-        Err(Failure::new(error).exit(Exit::TimedOut).hint("`tally why job/NAME` says what a Job is waiting for"))
+        let what = late(&options.jobs, finished.get(), failed_so_far.get(), &duration_text(patience));
+        Err(Failure::new(anyhow!(what))
+            .exit(Exit::TimedOut)
+            .hint("`tally why job/NAME` says what a Job is waiting for"))
     })
+}
+
+/// What has not happened in time. Jobs that failed have finished.
+fn late(jobs: &[JobName], finished: usize, failed: usize, patience: &str) -> String {
+    let what = match (jobs, finished) {
+        ([JobName(only)], _) => format!("job/{only} has not finished"),
+        (several, 0) => format!("{} have not finished", counted(several.len(), "Job")),
+        (several, finished) => format!("{} of {} Jobs have not finished", several.len() - finished, several.len()),
+    };
+    let failed = if failed > 0 { format!("; {} failed", counted(failed, "Job")) } else { String::new() };
+    format!("{what} within {patience}{failed}")
 }
 
 fn failure(name: &str, outcome: &Outcome, failed: usize) -> Failure {
@@ -135,5 +152,19 @@ pub(crate) fn lookup_failure(error: kube::Error, named: &str, cluster: &Cluster)
             .hint("`kubectl auth whoami` says who you are on that server"),
         other => Failure::new(plain(other).context(format!("reach {}", cluster.server)))
             .hint("is the server running? `tally status` knows about one on this machine"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_that_failed_have_finished() {
+        let jobs: Vec<JobName> = ["a", "b", "c"].map(|name| JobName(name.to_owned())).into();
+        assert_eq!(late(&jobs[..1], 0, 0, "1s"), "job/a has not finished within 1s");
+        assert_eq!(late(&jobs, 0, 0, "1s"), "3 Jobs have not finished within 1s");
+        assert_eq!(late(&jobs, 1, 0, "1s"), "2 of 3 Jobs have not finished within 1s");
+        assert_eq!(late(&jobs, 2, 1, "1s"), "1 of 3 Jobs have not finished within 1s; 1 Job failed");
     }
 }

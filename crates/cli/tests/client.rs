@@ -42,6 +42,9 @@ async fn waiting_tells_success_failure_and_time_apart() {
             hint: `tally why job/NAME` says what a Job is waiting for
         "#]],
     );
+    let late = world.run(&["wait", "job/slow", "job/bad", "job/good", "--timeout", "5s"]);
+    assert_eq!(late.code, Some(124));
+    assert!(late.stderr.starts_with("error: 1 of 3 Jobs have not finished within 5.0s; 1 Job failed\n"), "{late:?}");
     let both = world.run(&["wait", "job/good", "job/bad"]);
     assert_eq!((both.code, both.stdout.as_str()), (Some(1), "job.batch/good complete\n"));
     let missing = world.run(&["wait", "job/missing"]);

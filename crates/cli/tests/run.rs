@@ -496,6 +496,30 @@ fn a_reader_that_goes_away_ends_the_run() {
     nothing_is_left(&sandbox);
 }
 
+/// A Job that is complete by the time at which everything has stopped is not counted among those that are not.
+#[test]
+fn only_jobs_that_were_stopped_are_said_not_to_have_finished() {
+    let sandbox = Sandbox::new();
+    let job = |name: &str, at_the_end: &str| {
+        format!(
+            "---\napiVersion: batch/v1\nkind: Job\nmetadata: {{name: {name}}}\nspec: {{template: {{spec: {{restartPolicy: \
+             Never, containers: [{{name: a, image: b, command: [sh, -c, \"trap '{at_the_end}' TERM; echo begun; while :; do \
+             sleep 0.05; done\"]}}]}}}}}}\n"
+        )
+    };
+    let manifest = sandbox.file("two.yaml", &format!("{}{}", job("willing", "exit 0"), job("unwilling", "exit 1")));
+    let mut command = sandbox.command(&["run", manifest.to_str().unwrap()]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(lines.take(2).filter(|line| line.ends_with("] begun")).count(), 2);
+    signal(&child, Signal::INT);
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(wait(&mut child).code(), Some(130));
+    assert!(stderr.contains("stopping 2 Jobs"), "{stderr}");
+    assert!(stderr.contains("job/willing complete in ") && stderr.contains(": 1 Job did not finish\n"), "{stderr}");
+}
+
 /// No process and no file of the run is left behind.
 fn nothing_is_left(sandbox: &Sandbox) {
     let runs = |dir: &std::path::Path| {

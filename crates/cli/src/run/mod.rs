@@ -263,8 +263,7 @@ async fn follow(
         let outcome = conclude(client, &mut screen, &watching, home, interrupted).await;
         return Ran { outcome, pods_ended: true };
     };
-    let unfinished = watching.progress().jobs().iter().filter(|job| job.view.outcome.is_none()).count();
-    screen.note(&format!("stopping {}; Ctrl-C again stops at once", counted(unfinished, "Job")));
+    screen.note(&format!("stopping {}; Ctrl-C again stops at once", counted(watching.progress().unfinished(), "Job")));
     suspend(client, watching.progress()).await;
     watching.wind_down(&mut screen, grace).await;
     screen.clear();
@@ -272,7 +271,9 @@ async fn follow(
         screen.note("note: not all output was written: nobody reads it");
     }
     tell_lost(&screen, watching.lost_log_bytes());
-    Ran { outcome: Err(stopped(interruption, unfinished)), pods_ended: watching.progress().is_at_rest() }
+    // Counted now: some Jobs end before they can be stopped.
+    let outcome = Err(stopped(interruption, watching.progress().unfinished()));
+    Ran { outcome, pods_ended: watching.progress().is_at_rest() }
 }
 
 /// The longest time that a pod of these Jobs may take to end.
@@ -323,6 +324,11 @@ fn stopped(interruption: Interruption, unfinished: usize) -> Failure {
             return output::failure(error);
         }
     };
+    if unfinished == 0 {
+        return Failure::new(anyhow!("{what}: all Jobs have finished, their output was not read to its end"))
+            .exit(exit)
+            .hint("let the reader take all of it, or write to a file");
+    }
     Failure::new(anyhow!("{what}: {} did not finish", counted(unfinished, "Job")))
         .exit(exit)
         .hint("their pods have ended; run the same command to begin again")

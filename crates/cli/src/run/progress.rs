@@ -127,6 +127,11 @@ impl Progress {
         self.jobs.iter().all(|job| job.view.outcome.is_some())
     }
 
+    /// How many have not.
+    pub(crate) fn unfinished(&self) -> usize {
+        self.jobs.iter().filter(|job| job.view.outcome.is_none()).count()
+    }
+
     /// Nothing runs, nor will by itself.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.jobs.iter().all(|job| job.view.is_at_rest())
