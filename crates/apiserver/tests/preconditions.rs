@@ -165,7 +165,7 @@ fn pod(name: &str) -> Value {
 }
 
 fn message(answer: &Answer) -> &str {
-    answer.body["message"].as_str().unwrap()
+    answer.body["message"].as_str().expect("a message")
 }
 
 /// The eviction's own mark does not make the version stale that it was asked for.
