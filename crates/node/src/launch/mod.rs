@@ -6,6 +6,7 @@ pub(crate) mod environment;
 mod expansion;
 pub(crate) mod fit;
 pub(crate) mod sources;
+pub(crate) mod space;
 mod tokens;
 pub(crate) mod volumes;
 

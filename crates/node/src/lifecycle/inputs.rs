@@ -15,6 +15,9 @@ use super::{
 };
 use crate::moment::Moment;
 
+/// However much the pod asks for (PL-67).
+const EVICTION_GRACE: Duration = Duration::from_secs(1);
+
 impl PodLifecycle {
     pub(super) fn take(&mut self, input: Input, now: Moment, actions: &mut Vec<Action>) {
         match input {
@@ -44,6 +47,7 @@ impl PodLifecycle {
                 self.has_reported_end |= is_end;
             }
             Input::Shutdown { grace_max } => self.shut_down(grace_max, now),
+            Input::Evicted { message } => self.evict(&message, now, actions),
             Input::Tick => {}
         }
     }
@@ -56,6 +60,15 @@ impl PodLifecycle {
             self.begin_stop(self.default_grace().min(grace_max), now);
         } else {
             self.shorten_stop(now.elapsed + grace_max);
+        }
+    }
+
+    /// By its own limits, not for the sake of others: there is no DisruptionTarget (PL-63).
+    fn evict(&mut self, message: &str, now: Moment, actions: &mut Vec<Action>) {
+        if self.stage == Stage::Working {
+            actions.push(warning("Evicted", message.to_owned(), None));
+            self.force_end("Evicted", message);
+            self.begin_stop(EVICTION_GRACE, now);
         }
     }
 

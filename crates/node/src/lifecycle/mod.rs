@@ -101,6 +101,10 @@ pub enum Input {
     Shutdown {
         grace_max: Duration,
     },
+    /// The pod uses more than it said it would and must go (PL-67).
+    Evicted {
+        message: String,
+    },
     /// Nothing but time.
     Tick,
 }

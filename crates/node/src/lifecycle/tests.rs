@@ -424,6 +424,25 @@ fn a_node_that_goes_down_fails_its_pods_and_says_that_it_was_not_their_fault() {
 }
 
 #[test]
+fn an_evicted_pod_gets_a_second_and_fails_whatever_its_exit_code() {
+    let mut story = Story::new(single("OnFailure"));
+    story.tick();
+    story.started("c");
+    let message = "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". ".to_owned();
+    assert_eq!(story.take(Input::Evicted { message: message.clone() }), "term:c");
+    assert_eq!(story.take(Input::Evicted { message: message.clone() }), "", "once is enough");
+    assert_eq!(story.status().get("reason"), None, "PL-8");
+    story.pass(2);
+    assert_eq!(story.tick(), "kill:c");
+    assert_eq!(story.exited("c", 0), "cleanup");
+    let status = story.status();
+    assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("Evicted")));
+    assert_eq!(status["message"], message);
+    assert_eq!(status["conditions"][0]["type"], "PodReadyToStartContainers", "no DisruptionTarget (PL-63)");
+    assert_eq!(story.finish(), "forget");
+}
+
+#[test]
 fn a_command_that_cannot_start_is_an_exit_with_128() {
     let mut story = Story::new(single("Never"));
     story.tick();

@@ -62,3 +62,16 @@ async fn a_container_that_was_out_of_memory_while_the_node_was_away_is_known_as_
     assert_eq!(terminated(&pod)["exitCode"], 137, "{pod:#}");
     assert_eq!(terminated(&pod)["reason"], "OOMKilled");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_whose_volume_outgrows_its_limit_is_evicted() {
+    let cluster = Cluster::start().await;
+    let mut spec = script("head -c 2000000 /dev/urandom > /tally-e/file; exec sleep 1000");
+    spec["volumes"] = json!([{"name": "e", "emptyDir": {"sizeLimit": "1Mi"}}]);
+    spec["containers"][0]["volumeMounts"] = json!([{"name": "e", "mountPath": "/tally-e"}]);
+    cluster.create_pod("p", spec).await;
+    let pod = cluster.wait_for_end("p").await;
+    let status = &pod["status"];
+    assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("Evicted")), "{pod:#}");
+    assert_eq!(status["message"], "Usage of EmptyDir volume \"e\" exceeds the limit \"1Mi\". ");
+}

@@ -17,6 +17,7 @@ mod hear;
 mod launching;
 mod observe;
 mod past;
+mod space;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -58,6 +59,8 @@ const CALLS_BUSY: usize = 16;
 const DRAIN_GRACE: Duration = Duration::from_secs(10);
 /// How often volumes are compared with what they were made from (PL-116).
 const REFRESH_INTERVAL: Duration = Duration::from_secs(60);
+/// Volumes with limits are looked at this often, as by a kubelet.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(10);
 /// Messages that wait for the loop.
 const MESSAGES: usize = 4096;
 
@@ -88,6 +91,8 @@ pub(super) enum Message {
         uid: Uid,
         labels: Result<BTreeMap<String, String>, String>,
     },
+    /// All volumes with limits have been looked at.
+    Measured,
     /// A container's process can be started, or what is missing.
     Launch {
         uid: Uid,
@@ -145,6 +150,8 @@ pub(super) struct Supervisor {
     has_listed: bool,
     /// No new pods; the loop ends when the end of all is reported.
     is_draining: bool,
+    /// Volumes are being looked at.
+    is_measuring: bool,
     asked: HashMap<u64, Asked>,
     next_token: u64,
     calls: Arc<Semaphore>,
@@ -208,6 +215,7 @@ impl Supervisor {
             listing: None,
             has_listed: false,
             is_draining: false,
+            is_measuring: false,
             asked: HashMap::new(),
             next_token: 0,
             calls: Arc::new(Semaphore::new(CALLS_MAX)),
@@ -224,6 +232,8 @@ impl Supervisor {
     pub(super) async fn run(mut self, mut inbox: Inbox) {
         let mut refresh = tokio::time::interval(REFRESH_INTERVAL);
         refresh.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut measure = tokio::time::interval(MEASURE_INTERVAL);
+        measure.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         while !self.is_drained() {
             let timer = self.clock.reaches(self.timers.first().map(|(at, _)| *at));
             tokio::select! {
@@ -236,6 +246,7 @@ impl Supervisor {
                 Some(change) = inbox.changes.recv() => self.change(change).await,
                 () = timer => self.tick().await,
                 _ = refresh.tick() => self.refresh_volumes(),
+                _ = measure.tick() => self.measure_volumes(),
                 else => return,
             }
         }
@@ -283,6 +294,7 @@ impl Supervisor {
                 }
             },
             Message::Labels { uid, labels } => self.labels_read(uid, labels).await,
+            Message::Measured => self.is_measuring = false,
             Message::Launch { uid, container, attempt, launch } => {
                 self.launch(&uid, container, attempt, launch).await;
             }
