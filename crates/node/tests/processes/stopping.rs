@@ -102,3 +102,37 @@ async fn hooks_do_not_outlive_their_container() {
     let pid: i32 = std::fs::read_to_string(&mark).unwrap().trim().parse().unwrap();
     until("the hook is gone", || async { !support::is_alive(pid) }).await;
 }
+
+/// With the node there, and with one that comes later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_somebody_else_has_ended_is_stopped_and_how_it_ended_is_reported() {
+    let mut cluster = Cluster::start().await;
+    let failed = json!({"status": {"phase": "Failed", "reason": "Elsewhere"}});
+    let is_reported = |pod: &Value| pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143;
+    for name in ["here", "later"] {
+        cluster.create_pod(name, script("exec sleep 1000")).await;
+        cluster.wait_for(name, |pod| pod["status"]["phase"] == "Running").await;
+    }
+    cluster.patch_pod("here/status", &failed).await;
+    let here = cluster.wait_for("here", is_reported).await;
+    cluster.crash_node().await;
+    cluster.patch_pod("later/status", &failed).await;
+    cluster.start_node().await;
+    let later = cluster.wait_for("later", is_reported).await;
+    for pod in [here, later] {
+        let status = &pod["status"];
+        assert_eq!((&status["phase"], &status["reason"]), (&json!("Failed"), &json!("Elsewhere")), "PL-8");
+        let ready = status["conditions"].as_array().unwrap().iter().find(|it| it["type"] == "Ready").unwrap();
+        assert_eq!(ready["status"], "False", "PL-20");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_active_deadline_may_be_set_while_the_pod_runs() {
+    let cluster = Cluster::start().await;
+    cluster.create_pod("p", script("exec sleep 1000")).await;
+    cluster.wait_for("p", |pod| pod["status"]["phase"] == "Running").await;
+    cluster.patch_pod("p", &json!({"spec": {"activeDeadlineSeconds": 1}})).await;
+    let pod = cluster.wait_for_end("p").await;
+    assert_eq!(pod["status"]["reason"], "DeadlineExceeded", "{pod:#}");
+}

@@ -137,6 +137,15 @@ impl Cluster {
         self.client.request::<Value>(request).await.unwrap();
     }
 
+    /// `path` may name a subresource: `p/status`.
+    pub async fn patch_pod(&self, path: &str, patch: &Value) {
+        let request = Request::patch(format!("/api/v1/namespaces/default/pods/{path}"))
+            .header("content-type", "application/merge-patch+json")
+            .body(serde_json::to_vec(patch).unwrap())
+            .unwrap();
+        self.client.request::<Value>(request).await.unwrap();
+    }
+
     pub async fn get(&self, path: &str) -> Option<Value> {
         let request = Request::get(path).body(Vec::new()).unwrap();
         self.client.request::<Value>(request).await.ok()
