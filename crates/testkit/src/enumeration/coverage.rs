@@ -25,7 +25,6 @@ const REQUIRED: &[&str] = &[
     "verdict while pod events are unobserved",
     "orphan released: no owner",
     "orphan released: Job gone",
-    "orphan released: Job finished",
     "orphan released: Job being deleted",
     "orphan released: namesake",
     "pod adopted",
