@@ -42,6 +42,8 @@ pub struct Error {
     pub field: Path,
     pub problem: Problem,
     pub detail: String,
+    /// See [`Error::named`].
+    pub is_named: bool,
 }
 
 /// What is wrong, with the value where upstream shows it.
@@ -70,52 +72,63 @@ pub enum Problem {
 }
 
 impl Error {
+    fn new(field: &Path, problem: Problem, detail: impl Into<String>) -> Self {
+        Self { field: field.clone(), problem, detail: detail.into(), is_named: false }
+    }
+
+    /// Of a value whose Go type is a string by another name, or a pointer to one: upstream shows it as JSON.
+    #[must_use]
+    pub fn named(mut self) -> Self {
+        self.is_named = true;
+        self
+    }
+
     pub fn required(field: &Path, detail: impl Into<String>) -> Self {
-        Self { field: field.clone(), problem: Problem::Required, detail: detail.into() }
+        Self::new(field, Problem::Required, detail)
     }
 
     pub fn invalid(field: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self { field: field.clone(), problem: Problem::Invalid(value.into()), detail: detail.into() }
+        Self::new(field, Problem::Invalid(value.into()), detail)
     }
 
     /// Invalid as a whole; the value is not part of the text.
     pub fn invalid_unshown(field: &Path, detail: impl Into<String>) -> Self {
-        Self { field: field.clone(), problem: Problem::InvalidUnshown, detail: detail.into() }
+        Self::new(field, Problem::InvalidUnshown, detail)
     }
 
     pub fn type_invalid(field: &Path, value: impl Into<Value>, detail: impl Into<String>) -> Self {
-        Self { field: field.clone(), problem: Problem::TypeInvalid(value.into()), detail: detail.into() }
+        Self::new(field, Problem::TypeInvalid(value.into()), detail)
     }
 
     /// The caller sorts `supported` the way upstream does.
     pub fn not_supported(field: &Path, value: impl Into<Value>, supported: &[&str]) -> Self {
         let supported = supported.iter().map(|&value| value.to_owned()).collect();
         let problem = Problem::NotSupported { value: value.into(), supported };
-        Self { field: field.clone(), problem, detail: String::new() }
+        Self::new(field, problem, "")
     }
 
     pub fn forbidden(field: &Path, detail: impl Into<String>) -> Self {
-        Self { field: field.clone(), problem: Problem::Forbidden, detail: detail.into() }
+        Self::new(field, Problem::Forbidden, detail)
     }
 
     pub fn duplicate(field: &Path, value: impl Into<Value>) -> Self {
-        Self { field: field.clone(), problem: Problem::Duplicate(value.into()), detail: String::new() }
+        Self::new(field, Problem::Duplicate(value.into()), "")
     }
 
     pub fn not_found(field: &Path, value: impl Into<Value>) -> Self {
-        Self { field: field.clone(), problem: Problem::NotFound(value.into()), detail: String::new() }
+        Self::new(field, Problem::NotFound(value.into()), "")
     }
 
     pub fn too_long(field: &Path, max: usize) -> Self {
-        Self { field: field.clone(), problem: Problem::TooLong { max }, detail: String::new() }
+        Self::new(field, Problem::TooLong { max }, "")
     }
 
     pub fn too_many(field: &Path, actual: usize, max: usize) -> Self {
-        Self { field: field.clone(), problem: Problem::TooMany { actual, max }, detail: String::new() }
+        Self::new(field, Problem::TooMany { actual, max }, "")
     }
 
     pub fn internal(field: &Path, detail: impl Into<String>) -> Self {
-        Self { field: field.clone(), problem: Problem::Internal, detail: detail.into() }
+        Self::new(field, Problem::Internal, detail)
     }
 
     /// `causes[].reason` of the Status.
@@ -134,8 +147,12 @@ impl Error {
         }
     }
 
-    /// The text without the field: `causes[].message` of the Status.
+    /// The text without the field: `causes[].message` of the Status. Strings are quoted there, everything else is JSON.
     pub fn text(&self) -> String {
+        let shown = |value: &Value| match value {
+            Value::String(text) if !self.is_named => quoted(text),
+            other => go_json(other),
+        };
         let head = match &self.problem {
             Problem::Required => "Required value".to_owned(),
             Problem::Invalid(value) | Problem::TypeInvalid(value) => format!("Invalid value: {}", shown(value)),
@@ -187,14 +204,6 @@ fn lookup<'a>(object: &'a Value, path: &str) -> Option<&'a Value> {
         let value = value.get(parts.next()?)?;
         parts.try_fold(value, |value, part| value.get(part.strip_suffix(']')?.parse::<usize>().ok()?))
     })
-}
-
-/// Strings quoted, everything else as JSON, the way upstream shows a bad value.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::String(text) => quoted(text),
-        other => go_json(other),
-    }
 }
 
 /// JSON as Go's encoder writes it, which keeps it safe inside HTML.
@@ -284,6 +293,9 @@ mod tests {
             r#"Invalid value: {"a":"\u003cb\u003e \u0026 c","b":["d\"",1,null]}: no"#
         );
         assert_eq!(Error::invalid_unshown(&path, "no").to_string(), "spec: Invalid value: no");
+        let text = "a<b\u{1}\"";
+        assert_eq!(Error::duplicate(&path, text).text(), r#"Duplicate value: "a<b\x01\"""#);
+        assert_eq!(Error::duplicate(&path, text).named().text(), r#"Duplicate value: "a\u003cb\u0001\"""#);
     }
 
     #[test]

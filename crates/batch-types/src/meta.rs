@@ -250,7 +250,7 @@ fn validate_owner_reference(owner: &OwnerReference, path: &Path) -> Vec<Error> {
             errors.push(Error::invalid(&path.child(field), "", "must not be empty"));
         }
     }
-    if owner.api_version == "v1" && owner.kind == "Event" {
+    if matches!(owner.api_version.as_str(), "v1" | "/v1") && owner.kind == "Event" {
         errors.push(Error::invalid(path, owner_value(owner), "/v1, Kind=Event is disallowed from being an owner"));
     }
     errors
@@ -366,7 +366,8 @@ fn validate_identity(new: &ObjectMeta, old: &ObjectMeta, path: &Path) -> Vec<Err
     for (field, new, old) in texts {
         let (new, old) = (new.as_deref().unwrap_or_default(), old.as_deref().unwrap_or_default());
         if new != old {
-            errors.push(Error::invalid(&path.child(field), new, IMMUTABLE));
+            let error = Error::invalid(&path.child(field), new, IMMUTABLE);
+            errors.push(if field == "uid" { error.named() } else { error });
         }
     }
     let times = [
@@ -501,6 +502,9 @@ mod tests {
                 ),
             ]
         );
+        let event = json!([{"apiVersion": "/v1", "kind": "Event", "name": "p", "uid": "u"}]);
+        let refused = check(json!({"name": "a", "namespace": "b", "ownerReferences": event}));
+        assert!(refused[0].ends_with("/v1, Kind=Event is disallowed from being an owner"), "{refused:?}");
     }
 
     /// INV-46.

@@ -91,7 +91,7 @@ fn validate_time_zone(zone: &str, path: &Path) -> Vec<Error> {
         return vec![Error::invalid(path, zone, "timeZone must be nil or non-empty string")];
     }
     if !zone.split('/').all(is_zone_part) && !is(Mutation::V07) {
-        return vec![Error::invalid(path, zone, format!("unknown time zone {zone}"))];
+        return vec![Error::invalid(path, zone, format!("unknown time zone {zone}")).named()];
     }
     let mut errors = Vec::new();
     if zone.eq_ignore_ascii_case("Local") {
@@ -116,7 +116,7 @@ fn validate_concurrency_policy(spec: &CronJobSpec, path: &Path) -> Option<Error>
     match spec.concurrency_policy.as_deref().unwrap_or_default() {
         "" => Some(Error::required(path, "")),
         policy if SUPPORTED.contains(&policy) => None,
-        policy => Some(Error::not_supported(path, policy, &SUPPORTED)),
+        policy => Some(Error::not_supported(path, policy, &SUPPORTED).named()),
     }
 }
 
@@ -243,6 +243,7 @@ mod tests {
         ] {
             assert_eq!(zone(name), [format!("timeZone: Invalid value: \"{name}\": unknown time zone {name}")]);
         }
+        assert_eq!(zone("a<b"), [r#"timeZone: Invalid value: "a\u003cb": unknown time zone a<b"#]);
     }
 
     /// REG-V07, INV-52: names with path elements, most of which lead to a zone all the same.

@@ -125,7 +125,7 @@ fn validate_one_of(value: &str, supported: &[&str], path: &Path) -> Option<Error
         let listed: Vec<_> = supported.iter().map(|value| quoted(value)).collect();
         return Some(Error::required(path, format!("valid values: [{}]", listed.join(" "))));
     }
-    (!supported.contains(&value)).then(|| Error::not_supported(path, value, supported))
+    (!supported.contains(&value)).then(|| Error::not_supported(path, value, supported).named())
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ impl Update<'_> {
                 if uid.is_empty() {
                     errors.push(Error::invalid(&path.child(field).index(at), "", "must not be empty"));
                 } else if !seen.insert(uid) {
-                    errors.push(Error::duplicate(&path.child(field).index(at), uid.as_str()));
+                    errors.push(Error::duplicate(&path.child(field).index(at), uid.as_str()).named());
                 }
             }
         }
@@ -424,11 +424,11 @@ mod tests {
 
     #[test]
     fn uncounted_pods_are_named_once() {
-        let uncounted = json!({"uncountedTerminatedPods": {"succeeded": ["a", "b", "c", "a", ""], "failed": ["c", "d", "e", "d", ""]}});
+        let uncounted = json!({"uncountedTerminatedPods": {"succeeded": ["a&", "b", "c", "a&", ""], "failed": ["c", "d", "e", "d", ""]}});
         assert_eq!(
             replace(json!({}), uncounted),
             [
-                "uncountedTerminatedPods.succeeded[3]: Duplicate value: \"a\"",
+                "uncountedTerminatedPods.succeeded[3]: Duplicate value: \"a\\u0026\"",
                 "uncountedTerminatedPods.succeeded[4]: Invalid value: \"\": must not be empty",
                 "uncountedTerminatedPods.failed[0]: Duplicate value: \"c\"",
                 "uncountedTerminatedPods.failed[3]: Duplicate value: \"d\"",

@@ -190,7 +190,10 @@ fn validate_completion_mode(spec: &JobSpec, path: &Path) -> Vec<Error> {
         Some(value::INDEXED) => validate_indexed(spec, path),
         Some(value::NON_INDEXED) | None => validate_non_indexed(spec, path),
         Some(other) => {
-            vec![Error::not_supported(&path.child("completionMode"), other, &[value::NON_INDEXED, value::INDEXED])]
+            vec![
+                Error::not_supported(&path.child("completionMode"), other, &[value::NON_INDEXED, value::INDEXED])
+                    .named(),
+            ]
         }
     }
 }
@@ -248,7 +251,7 @@ fn validate_pod_replacement_policy(spec: &JobSpec, path: &Path) -> Option<Error>
     } else {
         &[value::REPLACE_FAILED, value::REPLACE_TERMINATING_OR_FAILED]
     };
-    (!supported.contains(&policy)).then(|| Error::not_supported(path, policy, supported))
+    (!supported.contains(&policy)).then(|| Error::not_supported(path, policy, supported).named())
 }
 
 /// Pods that restart forever cannot complete (JA-V29, JA-V30).
@@ -262,7 +265,7 @@ fn validate_restart_policy(spec: &JobSpec, path: &Path) -> Option<Error> {
             .map(|_| Error::invalid(path, policy, "only \"Never\" is supported when podFailurePolicy is specified")),
         // Defaulting turns "unset" into `Always`, so both count as unset.
         "" | value::RESTART_ALWAYS => Some(Error::required(path, "valid values: \"OnFailure\", \"Never\"")),
-        other => Some(Error::not_supported(path, other, &[value::RESTART_ON_FAILURE, value::RESTART_NEVER])),
+        other => Some(Error::not_supported(path, other, &[value::RESTART_ON_FAILURE, value::RESTART_NEVER]).named()),
     }
 }
 
@@ -356,6 +359,10 @@ mod tests {
         assert_eq!(
             spec(json!({"completionMode": "indexed"})),
             ["spec.completionMode: Unsupported value: \"indexed\": supported values: \"NonIndexed\", \"Indexed\""]
+        );
+        assert_eq!(
+            spec(json!({"completionMode": "a<b"})),
+            [r#"spec.completionMode: Unsupported value: "a\u003cb": supported values: "NonIndexed", "Indexed""#]
         );
         assert_eq!(
             spec(json!({"backoffLimitPerIndex": 1, "maxFailedIndexes": 1})),

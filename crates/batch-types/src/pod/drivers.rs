@@ -265,7 +265,7 @@ pub(super) fn validate_azure_disk(report: &mut Report, at: &Place<'_>, source: &
     let (prefix, form) =
         if kind == "Managed" { ("/subscriptions/", AZURE_MANAGED_URI) } else { ("https://", AZURE_BLOB_URI) };
     if !source.disk_uri.starts_with(prefix) {
-        report.not_supported(&at.child("diskURI"), &source.disk_uri, &[form]);
+        report.not_supported_text(&at.child("diskURI"), &source.disk_uri, &[form]);
     }
 }
 

@@ -124,8 +124,13 @@ pub(super) fn validate_field(
         None if !KNOWN_FIELDS.contains(&path) => {
             report.invalid(&at.child("fieldPath"), path, problem(format!("field label not supported: {path}")));
         }
-        None if !offered.contains(&path) => report.not_supported(&at.child("fieldPath"), path, offered),
-        None => {}
+        None => {
+            // The node's name had another one once.
+            let path = if path == "spec.host" { "spec.nodeName" } else { path };
+            if !offered.contains(&path) {
+                report.not_supported_text(&at.child("fieldPath"), path, offered);
+            }
+        }
     }
 }
 
@@ -278,6 +283,7 @@ mod tests {
             (field("metadata.labels['example.com/a']"), &[]),
             (field("metadata.annotations['Example.com/A']"), &[]),
             (field("spec.serviceAccountName"), &[]),
+            (field("spec.host"), &[]),
             (field(""), &[&format!("{at}.fieldPath: Required value")]),
             (
                 field("metadata.color"),

@@ -194,7 +194,7 @@ fn validate_certificate<'a>(
         validate_user_annotations(report, &at.child("userAnnotations"), annotations);
     }
     if !KEY_TYPES.contains(&certificate.key_type.as_str()) {
-        report.not_supported(&at.child("keyType"), &certificate.key_type, &KEY_TYPES);
+        report.not_supported_text(&at.child("keyType"), &certificate.key_type, &KEY_TYPES);
     }
     if let Some(seconds) = certificate.max_expiration_seconds {
         let at = at.child("maxExpirationSeconds");

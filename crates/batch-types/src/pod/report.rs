@@ -94,7 +94,13 @@ impl Report {
         self.0.push(Error::forbidden(&at.path(), detail));
     }
 
+    /// Of a value whose Go type is made for the ones supported, as most are.
     pub(super) fn not_supported(&mut self, at: &Place<'_>, value: &str, supported: &[&str]) {
+        self.0.push(Error::not_supported(&at.path(), value, supported).named());
+    }
+
+    /// Of a value whose Go type is a plain string.
+    pub(super) fn not_supported_text(&mut self, at: &Place<'_>, value: &str, supported: &[&str]) {
         self.0.push(Error::not_supported(&at.path(), value, supported));
     }
 

@@ -381,7 +381,7 @@ pub(super) fn validate_field(
     } else if resource.is_empty() {
         report.required(&at.child("resource"), "");
     } else if !FIELDS.contains(&resource) && !huge_pages {
-        report.not_supported(&at.child("resource"), resource, &FIELDS);
+        report.not_supported_text(&at.child("resource"), resource, &FIELDS);
     }
     let Some(divisor) = selector.divisor.as_ref().map(quantity).filter(|divisor| *divisor != Quantity::ZERO) else {
         return;

@@ -381,7 +381,7 @@ mod tests {
                     {"path": "a", "fieldRef": {"fieldPath": "metadata.labels"}},
                     {"path": "b", "resourceFieldRef": {"containerName": "main", "resource": "limits.cpu"}},
                     {"path": "c"},
-                    {"path": "d", "fieldRef": {"fieldPath": "spec.nodeName"}},
+                    {"path": "d", "fieldRef": {"fieldPath": "spec.host"}},
                     {"path": "e", "resourceFieldRef": {"resource": "limits.cpu"}},
                 ]}}),
                 &[

@@ -53,7 +53,7 @@ pub(crate) fn field(facts: &PodFacts, selector: &ObjectFieldSelector) -> Result<
         "metadata.uid" => facts.uid.clone(),
         "metadata.labels" => lines(&facts.labels),
         "metadata.annotations" => lines(&facts.annotations),
-        "spec.nodeName" => facts.node_name.clone(),
+        "spec.nodeName" | "spec.host" => facts.node_name.clone(),
         "spec.serviceAccountName" => facts.service_account.clone(),
         // All pods share the node's address.
         "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => facts.host_ip.clone(),
@@ -171,6 +171,7 @@ mod tests {
             labels: map(&[("b", "2"), ("a/x", "say \"hi\"\n")]),
             annotations: map(&[("k", "v")]),
             host_ip: "10.0.0.1".to_owned(),
+            node_name: "n".to_owned(),
             ..PodFacts::default()
         }
     }
@@ -185,6 +186,9 @@ mod tests {
             ("metadata.annotations['k']", "v"),
             ("metadata.labels", "a/x=\"say \\\"hi\\\"\\n\"\nb=\"2\""),
             ("status.podIP", "10.0.0.1"),
+            ("spec.nodeName", "n"),
+            // What it was called in the beginning; still admitted, as spec.nodeName.
+            ("spec.host", "n"),
         ] {
             let selector = ObjectFieldSelector { field_path: path.to_owned(), api_version: None };
             assert_eq!(field(&facts(), &selector).as_deref(), Ok(value), "{path}");
