@@ -8,11 +8,15 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use apiserver::storage::{self, ObjectStore};
+use apiserver::{ApiServer, Environment, Options};
 use expect_test::{Expect, expect};
+use futures_util::TryStreamExt as _;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Event, Namespace};
 use kube::Api;
-use kube::api::{ListParams, PostParams, WatchParams};
+use kube::api::{ListParams, PostParams, WatchEvent, WatchParams};
 use rustix::process::Signal;
 use testkit::Tally;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -331,4 +335,49 @@ async fn metrics_are_for_those_who_may_read_them_and_stay_few() {
         get(format!("/api/v1/namespaces/n-{number}/pods/p-{number}")).await;
     }
     assert_eq!(series().await, before, "names of clients' choosing are no labels");
+}
+
+/// AS-219: also those that were written before it was started.
+#[test]
+fn events_of_hours_ago_are_gone_soon() {
+    let dir = tempfile::tempdir().unwrap();
+    for (age, name) in [(SignedDuration::from_hours(2), "old"), (SignedDuration::from_mins(10), "young")] {
+        // With the runtime go all clients, and with them the store.
+        tokio::runtime::Runtime::new().unwrap().block_on(write_event(dir.path(), age, name));
+    }
+    tokio::runtime::Runtime::new().unwrap().block_on(only_young_events_stay(dir.path()));
+}
+
+async fn only_young_events_stay(data: &Path) {
+    let server = Tally::start(binary(), data, &["--node", "none", "--controllers", "none"]).expect("a server");
+    let events: Api<Event> = Api::default_namespaced(server.client().await.expect("a client"));
+    let found = events.list(&ListParams::default()).await.expect("events");
+    let mut names: Vec<String> = found.items.into_iter().filter_map(|event| event.metadata.name).collect();
+    if names.len() > 1 {
+        let version = found.metadata.resource_version.expect("a version");
+        let watch = events.watch(&WatchParams::default().timeout(60), &version).await.expect("a watch");
+        let mut watch = std::pin::pin!(watch);
+        while let Some(event) = watch.try_next().await.expect("an event") {
+            if let WatchEvent::Deleted(event) = event {
+                names.retain(|name| Some(name) != event.metadata.name.as_ref());
+                break;
+            }
+        }
+    }
+    assert_eq!(names, ["young"]);
+}
+
+/// Leaves an event in a data directory, as of a former process.
+async fn write_event(data: &Path, age: SignedDuration, name: &str) {
+    let (options, attributes) = (store::Options::default(), storage::attributes());
+    let store = ObjectStore::open_directory(&data.join("store"), options, attributes).expect("open the store");
+    let random = || uuid::Uuid::new_v4().as_u128();
+    let environment = Environment::new(move || Timestamp::now() - age, random);
+    let options = Options { admin_token: None, gates: Default::default(), environment };
+    let server = ApiServer::new(store, options).await.expect("a server");
+    let events: Api<Event> = Api::default_namespaced(server.client());
+    let mut event = Event::default();
+    event.metadata.name = Some(name.to_owned());
+    event.involved_object.namespace = Some("default".to_owned());
+    events.create(&PostParams::default(), &event).await.expect("write the event");
 }
