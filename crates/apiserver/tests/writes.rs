@@ -27,6 +27,38 @@ async fn patches_without_a_version_all_take_effect() {
     assert_eq!(data.as_object().unwrap().len(), WRITERS + 1, "{data}");
 }
 
+/// BI-64: whatever a patch says about it, an object stays what it is, and lists of it can be read.
+#[tokio::test]
+async fn no_patch_changes_what_an_object_is() {
+    let api = Api::new().await;
+    api.post(CONFIG_MAPS, config_map("a", json!({}))).await.expect(201);
+    api.post(JOBS, job("a")).await.expect(201);
+    let removal = json!([{"op": "remove", "path": "/kind"}]);
+    for (collection, kind, version) in [(CONFIG_MAPS, "ConfigMap", "v1"), (JOBS, "Job", "batch/v1")] {
+        for (patch_type, patch) in [
+            ("merge", json!({"kind": null})),
+            ("json", removal.clone()),
+            ("strategic-merge", json!({"kind": null})),
+            ("strategic-merge", json!({"kind": "Secret"})),
+            ("strategic-merge", json!({"apiVersion": null})),
+            ("strategic-merge", json!({"apiVersion": "x/v9"})),
+        ] {
+            let path = format!("{collection}/a");
+            let content_type = format!("application/{patch_type}-patch+json");
+            let answer = api.send(Method::PATCH, &path, &content_type, &patch.to_string()).await;
+            assert!(matches!(answer.code, 200 | 400 | 422), "{patch_type} {patch}: {answer:?}");
+            let object = api.get(&path).await.expect(200).body;
+            assert_eq!(
+                (&object["kind"], &object["apiVersion"]),
+                (&json!(kind), &json!(version)),
+                "{patch_type} {patch}"
+            );
+            let list = api.get(collection).await.expect(200).body;
+            assert_eq!(list["items"][0]["metadata"]["name"], "a", "{patch_type} {patch}");
+        }
+    }
+}
+
 /// INV-45.
 #[tokio::test]
 async fn of_two_writers_with_one_version_the_second_loses_as_114() {

@@ -215,9 +215,14 @@ fn validate_labels_and_owners(meta: &ObjectMeta, path: &Path) -> Vec<Error> {
     errors
 }
 
+/// Complaints about a second controller, each of which shows all references. Nobody reads more of them, and without a bound
+/// they would take the square of the space that the object does (INV-54).
+const CONTROLLER_ERRORS_MAX: usize = 16;
+
 fn validate_owner_references(owners: &[OwnerReference], path: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
     let mut controller: Option<&OwnerReference> = None;
+    let mut others = 0;
     for owner in owners {
         errors.extend(validate_owner_reference(owner, path));
         if owner.controller != Some(true) {
@@ -225,7 +230,9 @@ fn validate_owner_references(owners: &[OwnerReference], path: &Path) -> Vec<Erro
         }
         match controller {
             None => controller = Some(owner),
+            Some(_) if others == CONTROLLER_ERRORS_MAX => {}
             Some(first) => {
+                others += 1;
                 let all: Vec<_> = owners.iter().map(owner_value).collect();
                 let detail = format!(
                     "Only one reference can have Controller set to true. Found \"true\" in references for {}/{} and \
@@ -505,6 +512,14 @@ mod tests {
         let event = json!([{"apiVersion": "/v1", "kind": "Event", "name": "p", "uid": "u"}]);
         let refused = check(json!({"name": "a", "namespace": "b", "ownerReferences": event}));
         assert!(refused[0].ends_with("/v1, Kind=Event is disallowed from being an owner"), "{refused:?}");
+    }
+
+    /// INV-54: each complaint shows all references.
+    #[test]
+    fn complaints_about_many_controllers_are_bounded() {
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "x", "uid": "u", "controller": true});
+        let found = check(json!({"name": "a", "namespace": "b", "ownerReferences": vec![owner; 1_000]}));
+        assert_eq!(found.len(), CONTROLLER_ERRORS_MAX);
     }
 
     /// INV-46.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     answer::Answer,
-    decode::expected_type,
+    decode::{expected_type, set_type_meta},
     negotiate::{self, PatchType},
     options::{FieldValidation, WriteOptions},
     ownership::{self, Writer},
@@ -91,6 +91,8 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
                     .map_err(|why| refusal(PatchError::invalid(shown(), why)))?;
             }
         }
+        // Whatever a patch does to them: lists count on these being there, and first.
+        set_type_meta(&mut value, &expected(target.resource).api_version(), target.resource.kind);
         scope(&mut value, target)?;
         check_name(&value, target)?;
         if forgets_owners {

@@ -316,6 +316,9 @@ fn hidden_variables(found: &mut Vec<String>, at: &Place<'_>, variables: &[core::
     }
 }
 
+/// Many more than an answer has room for. Each of many equal ports is in the way of each other (INV-54).
+const WARNINGS_MAX: usize = 256;
+
 fn ports(found: &mut Vec<String>, at: &Place<'_>, spec: &core::PodSpec) {
     let has_ports =
         |(_, _, container): (_, _, std::borrow::Cow<'_, core::Container>)| !list(&container.ports).is_empty();
@@ -339,8 +342,10 @@ fn ports(found: &mut Vec<String>, at: &Place<'_>, spec: &core::PodSpec) {
             let conflicts = known.iter().filter_map(|(other, theirs)| {
                 port_conflict(port, theirs).map(|kind| format!("{path}: {kind} port definition with {other}"))
             });
-            found.extend(conflicts);
-            known.push((path.clone(), port.clone()));
+            found.extend(conflicts.take(WARNINGS_MAX.saturating_sub(found.len())));
+            if known.len() < WARNINGS_MAX {
+                known.push((path.clone(), port.clone()));
+            }
             let name = text(&port.name);
             if name.is_empty() {
                 continue;
@@ -574,6 +579,13 @@ mod tests {
                  v1.30; use the \"appArmorProfile\" field instead",
             ]
         );
+    }
+
+    #[test]
+    fn warnings_about_many_ports_are_bounded() {
+        let ports = vec![json!({"containerPort": 1}); 5_000];
+        let found = of_template(json!({"spec": {"containers": [{"ports": ports}]}}));
+        assert_eq!(found.len(), WARNINGS_MAX);
     }
 
     #[test]
