@@ -14,7 +14,7 @@ use kube::{Client, Config};
 
 use crate::environment::Environment;
 use crate::failure::{Exit, Failure};
-use crate::instance;
+use crate::{data_dir, instance};
 
 /// Flags that every client command has; the names are kubectl's.
 #[derive(Debug, Clone, Default, Args)]
@@ -43,6 +43,8 @@ pub(crate) struct Cluster {
     pub(crate) server: String,
     /// The namespace that is meant when none is said.
     pub(crate) namespace: String,
+    /// ` --data DIR`, for commands about the same tally, if it was named so.
+    pub(crate) data_flag: String,
 }
 
 impl ClusterFlags {
@@ -52,7 +54,11 @@ impl ClusterFlags {
         let config = read_config(self.kubeconfig.as_deref().or(own.as_deref()), self.context.as_deref()).await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let (client, server) = client_of(config)?;
-        Ok(Cluster { client, server, namespace })
+        let data_flag = match (&self.kubeconfig, &self.data) {
+            (None, Some(data)) => data_dir::flag(data, environment),
+            _ => String::new(),
+        };
+        Ok(Cluster { client, server, namespace, data_flag })
     }
 
     /// The kubeconfig of the tally on the data directory, if it is the one that is meant.
@@ -62,7 +68,7 @@ impl ClusterFlags {
         }
         // Whoever names a data directory means it, whatever the shell has exported, and nobody else's cluster.
         if let Some(data) = &self.data {
-            let instance = instance::running(data)?.ok_or_else(|| not_running(data))?;
+            let instance = instance::running(data)?.ok_or_else(|| not_running(data, environment))?;
             return Ok(Some(instance.kubeconfig));
         }
         let data = environment.data_dir().filter(|_| environment.kubeconfig.is_empty());
@@ -71,10 +77,10 @@ impl ClusterFlags {
 }
 
 /// What is said where a tally should run and does not.
-pub(crate) fn not_running(data: &Path) -> Failure {
+pub(crate) fn not_running(data: &Path, environment: &Environment) -> Failure {
     Failure::new(anyhow!("no tally runs on `{}`", data.display()))
         .exit(Exit::NotRunning)
-        .hint("start one with `tally up -d`")
+        .hint(format!("start one with `tally up -d{}`", data_dir::flag(data, environment)))
 }
 
 /// A client for one kubeconfig, or for the cluster that kubectl would use.

@@ -15,8 +15,10 @@ pub(crate) struct Environment {
     pub(crate) kubeconfig: Vec<PathBuf>,
     /// `RUST_LOG`: a tracing filter, in place of `-v`.
     pub(crate) log_filter: Option<String>,
-    /// `NO_COLOR`: set and not empty means no colours (no-color.org).
+    /// `NO_COLOR`: set and not empty means no colours (no-color.org). Neither has a dumb terminal any.
     pub(crate) no_color: bool,
+    /// `TERM` is `dumb`: a terminal that only knows lines.
+    pub(crate) is_dumb: bool,
     /// `RUST_BACKTRACE`: whether a bug of tally's own is reported with a stack trace.
     pub(crate) wants_trace: bool,
 }
@@ -28,12 +30,14 @@ const FOR_PODS: [&str; 6] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ"];
 impl Environment {
     pub(crate) fn read() -> Self {
         let paths = env::var_os("KUBECONFIG").unwrap_or_default();
+        let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
         Self {
             data_home: directory("XDG_DATA_HOME"),
             home: directory("HOME"),
             kubeconfig: env::split_paths(&paths).filter(|path| !path.as_os_str().is_empty()).collect(),
             log_filter: env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty()),
-            no_color: env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+            no_color: is_dumb || env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()),
+            is_dumb,
             wants_trace: env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0"),
         }
     }

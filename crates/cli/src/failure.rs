@@ -15,7 +15,7 @@ pub(crate) enum Exit {
     Failed = 1,
     /// The command line or a manifest asks for something that does not exist; clap uses the same code.
     Usage = 2,
-    /// `status`: no tally runs here. systemctl says the same of services.
+    /// No tally runs on the data directory. systemctl says the same of services.
     NotRunning = 3,
     /// `wait`: the time ran out; timeout(1) uses the same code.
     TimedOut = 124,

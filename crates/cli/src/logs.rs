@@ -99,6 +99,15 @@ async fn show(options: &Logs, environment: &Environment) -> Result<(), Failure> 
     if options.index.is_some() && !view.is_indexed {
         return Err(Failure::usage(anyhow!("{named} has no indexes")).hint("leave `--index` out"));
     }
+    if let Some(beyond) = options.index.as_ref().and_then(|wanted| first_beyond(wanted, &view)) {
+        let what = match view.completions {
+            Some(count @ 1..) => format!("it has {count}, from 0 to {}", count - 1),
+            _ => "it has none".to_owned(),
+        };
+        return Err(
+            Failure::usage(anyhow!("{named} has no index {beyond}: {what}")).hint("leave `--index` out to see all")
+        );
+    }
     let shown = if options.follow {
         follow(options, cluster.client, view, environment).await
     } else {
@@ -111,9 +120,16 @@ async fn show(options: &Logs, environment: &Environment) -> Result<(), Failure> 
     shown.map_err(output::failure)
 }
 
+/// An index that the Job will never have.
+fn first_beyond(wanted: &IndexSet, job: &JobView) -> Option<u32> {
+    let completions = job.completions?;
+    wanted.iter().find(|index| *index >= completions)
+}
+
 async fn follow(options: &Logs, client: Client, view: JobView, environment: &Environment) -> io::Result<()> {
     let wanted = if options.failed { Wanted::Failed } else { Wanted::All };
-    let mut screen = Screen::new(Manner { is_json: false, is_quiet: true, no_color: environment.no_color }, 1);
+    let manner = Manner { is_json: false, is_quiet: true, no_color: environment.no_color, no_bars: true };
+    let mut screen = Screen::new(manner, 1);
     let mut progress = Progress::new([view.clone()], Instant::now());
     progress.job_changed(view.clone(), Instant::now());
     let scope = Scope::Job { view: Box::new(view), indexes: options.index.clone() };
@@ -228,6 +244,16 @@ pub(crate) fn complain(origin: &LogOrigin, error: kube::Error) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_index_beyond_the_completions_is_noticed() {
+        let job = |completions| JobView { completions, ..JobView::default() };
+        let wanted = |text: &str| indexes(text).unwrap();
+        assert_eq!(first_beyond(&wanted("0,4-7"), &job(Some(8))), None);
+        assert_eq!(first_beyond(&wanted("0,4-7"), &job(Some(5))), Some(5));
+        assert_eq!(first_beyond(&wanted("0-2147483646"), &job(Some(1))), Some(1));
+        assert_eq!(first_beyond(&wanted("9"), &job(None)), None);
+    }
 
     #[test]
     fn indexes_are_numbers_and_ranges() {

@@ -68,7 +68,7 @@ async fn rerun(options: &Rerun, environment: &Environment) -> Result<(), Failure
     let old = jobs.get(&options.job.0).await.map_err(|error| lookup_failure(error, &named, &cluster))?;
     if JobView::of(&old).outcome.is_none() {
         return Err(Failure::usage(anyhow!("{named} has not finished"))
-            .hint(format!("`tally wait job/{}` waits for it", options.job.0)));
+            .hint(format!("`tally wait job/{}{}` waits for it", options.job.0, cluster.data_flag)));
     }
     match plan(&old, options.failed) {
         Plan::Nothing => tell(&format!("nothing to run again: all of job/{} succeeded", options.job.0)),

@@ -19,6 +19,8 @@ use store::{BackendError, DirectoryError, OpenError};
 use tokio::net::TcpListener;
 
 use crate::failure::Failure;
+use crate::instance;
+use crate::kubeconfig::shell_word;
 
 /// The version clients are told at `/version`.
 pub(crate) const KUBERNETES_VERSION: &str = "v1.36.4";
@@ -151,11 +153,22 @@ fn open_store(place: Place<'_>) -> Result<ObjectStore, Failure> {
     opened.map_err(|error| {
         let in_use =
             matches!(&error, OpenError::Backend { source: BackendError::Directory(DirectoryError::Locked { .. }), .. });
-        Failure::new(error).hint(match in_use {
-            true => "another tally has it: `tally down` ends that process, `--data DIR` takes another directory",
-            false => "pass another directory with `--data DIR`, or bring a copy of this one back",
+        Failure::new(error).hint(match place {
+            Place::Directory(data) if in_use => in_use_hint(data),
+            _ => "pass another directory with `--data DIR`, or bring a copy of this one back".to_owned(),
         })
     })
+}
+
+/// What to do about a directory that another tally has. `tally down` only knows those that stay.
+fn in_use_hint(data: &Path) -> String {
+    match instance::running(data) {
+        Ok(Some(_)) => format!(
+            "another tally has it: `tally down --data {}` ends that process, `--data DIR` takes another directory",
+            shell_word(data)
+        ),
+        _ => "a `tally run` has it: wait for its end, or take another directory with `--data DIR`".to_owned(),
+    }
 }
 
 /// Listens where `flag` says.

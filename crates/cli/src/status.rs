@@ -61,18 +61,19 @@ pub(crate) fn run(options: &Status, environment: &Environment) -> Result<(), Fai
         if options.output == Format::Json {
             say(&format!("{}\n", serde_json::json!({ "running": false, "data": data })))?;
         }
-        return Err(cluster::not_running(&data));
+        return Err(cluster::not_running(&data, environment));
     };
     let runtime = runtime::Builder::new_current_thread().enable_all().build().context("start the async runtime")?;
-    let report = runtime.block_on(ask(&data, &instance))?;
+    let report = runtime.block_on(ask(&data, &instance, environment))?;
     say(&match options.output {
         Format::Json => serde_json::to_string_pretty(&report).context("write the report")? + "\n",
         Format::Text => text(&report),
     })
 }
 
-async fn ask<'a>(data: &'a Path, instance: &'a Instance) -> Result<Report<'a>, Failure> {
-    let hint = "see `tally.log` in the data directory, or end it with `tally down`";
+async fn ask<'a>(data: &'a Path, instance: &'a Instance, environment: &Environment) -> Result<Report<'a>, Failure> {
+    let flag = data_dir::flag(data, environment);
+    let hint = format!("see `tally.log` in the data directory, or end it with `tally down{flag}`");
     let (client, _) = cluster::connect(Some(&instance.kubeconfig)).await?;
     let counts = async { Ok((count_jobs(&client).await?, count_pods(&client).await?)) };
     let (jobs, pods) = timeout(PATIENCE, counts)

@@ -67,7 +67,7 @@ async fn wait(options: &Wait, environment: &Environment) -> Result<(), Failure> 
         }
         match first {
             None => Ok(()),
-            Some((name, outcome)) => Err(failure(&name, &outcome, failed)),
+            Some((name, outcome)) => Err(failure(&cluster, &name, &outcome, failed)),
         }
     };
     let Some(patience) = options.timeout else { return all.await };
@@ -75,7 +75,7 @@ async fn wait(options: &Wait, environment: &Environment) -> Result<(), Failure> 
         let what = late(&options.jobs, finished.get(), failed_so_far.get(), &duration_text(patience));
         Err(Failure::new(anyhow!(what))
             .exit(Exit::TimedOut)
-            .hint("`tally why job/NAME` says what a Job is waiting for"))
+            .hint(format!("`tally why job/NAME{}` says what a Job is waiting for", cluster.data_flag)))
     })
 }
 
@@ -90,12 +90,12 @@ fn late(jobs: &[JobName], finished: usize, failed: usize, patience: &str) -> Str
     format!("{what} within {patience}{failed}")
 }
 
-fn failure(name: &str, outcome: &Outcome, failed: usize) -> Failure {
+fn failure(cluster: &Cluster, name: &str, outcome: &Outcome, failed: usize) -> Failure {
     let error = match failed {
         1 => anyhow!("job/{name} failed: {}", outcome.why()),
         _ => anyhow!("{} failed; the first is job/{name}: {}", counted(failed, "Job"), outcome.why()),
     };
-    Failure::new(error).hint(format!("`tally logs job/{name} --failed` shows what its pods said"))
+    Failure::new(error).hint(format!("`tally logs job/{name} --failed{}` shows what its pods said", cluster.data_flag))
 }
 
 /// How the Job ended, as soon as it has.
@@ -150,8 +150,10 @@ pub(crate) fn lookup_failure(error: kube::Error, named: &str, cluster: &Cluster)
         }
         kube::Error::Api(status) => Failure::new(anyhow!("{}", status.message).context(format!("read {named}")))
             .hint("`kubectl auth whoami` says who you are on that server"),
-        other => Failure::new(plain(other).context(format!("reach {}", cluster.server)))
-            .hint("is the server running? `tally status` knows about one on this machine"),
+        other => Failure::new(plain(other).context(format!("reach {}", cluster.server))).hint(format!(
+            "is the server running? `tally status{}` knows about one on this machine",
+            cluster.data_flag
+        )),
     }
 }
 

@@ -2,8 +2,16 @@
 
 mod common;
 
-use common::Sandbox;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use common::{PATIENCE, Sandbox, signal, wait};
 use expect_test::expect;
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::ListParams;
+use rustix::process::Signal;
 use serde_json::Value;
 use testkit::Tally;
 
@@ -42,6 +50,51 @@ fn a_load_is_made_measured_and_taken_away() {
     );
     let nobody = sandbox.run(&[&arguments[..], &["--pid", "4194305"]].concat());
     assert_eq!((nobody.code, nobody.stderr.starts_with("error: there is no process 4194305\n")), (Some(2), true));
+}
+
+/// Whatever ends it, nothing is left on somebody else's cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_made_is_taken_away_however_it_ends() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path().join("data");
+    let server = Tally::start(env!("CARGO_BIN_EXE_tally").as_ref(), &data, &["--node", "none"]).unwrap();
+    let client = server.client().await.unwrap();
+    let jobs: Api<Job> = Api::all(client.clone());
+    let namespaces: Api<Namespace> = Api::all(client);
+    let kubeconfig = server.kubeconfig().to_str().unwrap();
+    for (stop, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let arguments = ["bench", "--kubeconfig", kubeconfig, "--completions", "2"];
+        let mut child = sandbox.command(&arguments).stderr(Stdio::null()).spawn().unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        let namespace = 'found: loop {
+            let made = jobs.list(&ListParams::default()).await.unwrap();
+            for name in made.items.into_iter().filter_map(|job| job.metadata.namespace) {
+                let found = namespaces.get_opt(&name).await.unwrap();
+                if found.is_some_and(|it| it.metadata.deletion_timestamp.is_none()) {
+                    break 'found name;
+                }
+            }
+            assert!(Instant::now() < deadline, "it makes a Job");
+            tokio::task::yield_now().await;
+        };
+        signal(&child, stop);
+        assert_eq!(wait(&mut child).code(), Some(code));
+        let left = namespaces.get_opt(&namespace).await.unwrap();
+        assert!(left.is_none_or(|it| it.metadata.deletion_timestamp.is_some()), "{namespace} is not on its way out");
+    }
+    // A process that is asked about may end before its figures are taken.
+    let mut asked = Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = asked.id().to_string();
+    let arguments = ["bench", "--kubeconfig", kubeconfig, "--completions", "2", "--finish", "--pid", &pid];
+    let mut bench = sandbox.command(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    asked.kill().unwrap();
+    asked.wait().unwrap();
+    wait(&mut bench);
+    for namespace in namespaces.list(&ListParams::default()).await.unwrap() {
+        let name = namespace.metadata.name.unwrap_or_default();
+        let is_going = namespace.metadata.deletion_timestamp.is_some();
+        assert!(!name.starts_with("tally-bench-") || is_going, "{name} is not on its way out");
+    }
 }
 
 /// The server counts everybody's calls, its own controllers' among them; only the pods' end is this program's doing.

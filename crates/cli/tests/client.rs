@@ -106,7 +106,7 @@ fn a_server_that_is_not_there_is_said_so() {
         expect![[r#"
             error: no tally runs on `nothing`
 
-            hint: start one with `tally up -d`
+            hint: start one with `tally up -d --data nothing`
         "#]],
     );
 }
@@ -146,6 +146,14 @@ async fn logs_come_by_index_by_time_or_only_what_failed() {
     followed.sort_unstable();
     assert_eq!(followed.len(), 6, "{followed:?}");
 
+    world.run(&["logs", "job/talk", "--index", "1,9"]).check_refused(
+        2,
+        expect![[r#"
+            error: job/talk in namespace `default` has no index 9: it has 3, from 0 to 2
+
+            hint: leave `--index` out to see all
+        "#]],
+    );
     let refused = world.run(&["logs", "job/talk", "--index", "x"]);
     assert_eq!(refused.code, Some(2));
     world.create("plain", json!({}), "true").await;

@@ -44,7 +44,7 @@ fn it_starts_is_found_and_ends() {
 
     let again = sandbox.run(&QUICK);
     assert_eq!(again.code, Some(1));
-    assert!(again.stderr.contains("hint: another tally has it: `tally down` ends that process"), "{again:?}");
+    assert!(again.stderr.contains("hint: another tally has it: `tally down --data "), "{again:?}");
 
     let down = sandbox.run(&["down"]);
     assert_eq!(down.stdout, format!("stopped tally (process {})\n", status["pid"]));

@@ -141,6 +141,30 @@ fn programs_get_json_a_line() {
 }
 
 #[test]
+fn programs_that_want_no_progress_get_logs_and_a_summary() {
+    let sandbox = Sandbox::new();
+    let ran = sandbox.run(&["run", "-q", "-o", "json", "--", "echo", "hi"]);
+    let kinds: Vec<Value> =
+        ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["type"].take()).collect();
+    assert_eq!(kinds, ["log", "summary"]);
+}
+
+#[test]
+fn programs_get_a_summary_of_an_interrupted_run() {
+    let sandbox = Sandbox::new();
+    let manifest = sandbox.file("patient.yaml", PATIENT);
+    let mut command = sandbox.command(&["run", "-o", "json", manifest.to_str().unwrap()]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("\"line\":\"begun\"")));
+    signal(&child, Signal::INT);
+    let last: Value = serde_json::from_str(&lines.last().expect("more to come")).expect("JSON");
+    assert_eq!((&last["type"], &last["succeeded"]), (&"summary".into(), &false.into()), "{last}");
+    assert_eq!((&last["jobs"][0]["job"], &last["jobs"][0]["outcome"]), (&"patient".into(), &Value::Null), "{last}");
+    assert_eq!(wait(&mut child).code(), Some(130));
+}
+
+#[test]
 fn a_command_becomes_a_job_that_can_be_printed() {
     let sandbox = Sandbox::new();
     let arguments = ["run", "--dry-run=client", "-o", "yaml", "--indexed", "--completions", "9", "--retries", "2"];
@@ -339,7 +363,7 @@ fn what_is_kept_can_be_looked_at_and_not_run_twice() {
         expect![[r#"
             error: command line, document 1: Job `once`: jobs.batch "once" already exists
 
-            hint: it is there from an earlier run: take another `--data` directory, or say `generateName` in its place
+            hint: it is there from an earlier run: give this one another name with `--name NAME`, or take another `--data` directory
         "#]],
     );
     let data = sandbox.path().join("kept");
@@ -463,6 +487,23 @@ fn a_hangup_that_is_ignored_ends_nothing() {
     assert_eq!(wait(&mut child).code(), Some(0));
 }
 
+/// What was interrupted can be gone on with: its Job is there.
+#[test]
+fn what_is_kept_of_an_interrupted_run_is_named() {
+    let sandbox = Sandbox::new();
+    let manifest = sandbox.file("patient.yaml", PATIENT);
+    let mut command = sandbox.command(&["run", "-q", "--data", "kept", manifest.to_str().unwrap()]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(lines.next().as_deref(), Some("[patient/0] begun"));
+    signal(&child, Signal::INT);
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(wait(&mut child).code(), Some(130));
+    let up = format!("`tally up --data {}/kept` lets you resume them", sandbox.path().display());
+    assert!(stderr.contains(&up) && stderr.contains("another `--data` directory begins again\n"), "{stderr}");
+}
+
 /// A pager that waits for a key does not keep a run from being ended.
 #[test]
 fn signals_are_heard_while_nobody_reads() {
@@ -496,28 +537,28 @@ fn a_reader_that_goes_away_ends_the_run() {
     nothing_is_left(&sandbox);
 }
 
-/// A Job that is complete by the time at which everything has stopped is not counted among those that are not.
+/// Nobody reads from the beginning, so Jobs end while they are being stopped. However many those are, each one is either
+/// said to be complete or counted as one that did not finish.
 #[test]
 fn only_jobs_that_were_stopped_are_said_not_to_have_finished() {
     let sandbox = Sandbox::new();
-    let job = |name: &str, at_the_end: &str| {
+    let job = |name: &str| {
         format!(
             "---\napiVersion: batch/v1\nkind: Job\nmetadata: {{name: {name}}}\nspec: {{template: {{spec: {{restartPolicy: \
-             Never, containers: [{{name: a, image: b, command: [sh, -c, \"trap '{at_the_end}' TERM; echo begun; while :; do \
-             sleep 0.05; done\"]}}]}}}}}}\n"
+             Never, containers: [{{name: a, image: b, command: [echo, hi]}}]}}}}}}\n"
         )
     };
-    let manifest = sandbox.file("two.yaml", &format!("{}{}", job("willing", "exit 0"), job("unwilling", "exit 1")));
+    let manifest = sandbox.file("four.yaml", &["a", "b", "c", "d"].map(job).concat());
     let mut command = sandbox.command(&["run", manifest.to_str().unwrap()]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-    assert_eq!(lines.take(2).filter(|line| line.ends_with("] begun")).count(), 2);
-    signal(&child, Signal::INT);
+    drop(child.stdout.take());
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-    assert_eq!(wait(&mut child).code(), Some(130));
-    assert!(stderr.contains("stopping 2 Jobs"), "{stderr}");
-    assert!(stderr.contains("job/willing complete in ") && stderr.contains(": 1 Job did not finish\n"), "{stderr}");
+    assert_eq!(wait(&mut child).code(), Some(141), "{stderr}");
+    let complete = stderr.lines().filter(|line| line.contains(" complete in ")).count();
+    let (_, rest) = stderr.split_once("error: nobody reads the output any more: ").expect("why it ended");
+    let unfinished = rest.split(' ').next().and_then(|count| count.parse().ok()).unwrap_or(0);
+    assert_eq!(complete + unfinished, 4, "{stderr}");
 }
 
 /// No process and no file of the run is left behind.

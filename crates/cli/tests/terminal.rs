@@ -63,6 +63,18 @@ fn colours_can_be_unwanted() {
     assert!(!ran.stdout.contains("\x1b[36m"), "{}", ran.stdout);
 }
 
+/// One that only knows lines gets lines.
+#[test]
+fn a_dumb_terminal_gets_no_control_codes() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["run", &example("indexed-job.yaml")]);
+    command.env("TERM", "dumb");
+    let (child, reader) = sandbox.on_terminal(command);
+    let ran = finish_on_terminal(child, reader);
+    assert!(ran.stdout.contains("[pieces/3] working on piece 3"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("job/pieces complete in ") && !ran.stdout.contains('\x1b'), "{}", ran.stdout);
+}
+
 #[test]
 fn quiet_means_no_bars() {
     let sandbox = Sandbox::new();

@@ -180,7 +180,7 @@ fn a_second_server_on_the_same_data_is_refused() {
         error: open the store in `DIR/store`
           caused by: `DIR/store` is in use by process 
 
-        hint: another tally has it: `tally down` ends that process, `--data DIR` takes another directory
+        hint: another tally has it: `tally down --data DIR` ends that process, `--data DIR` takes another directory
     "]],
     );
 }

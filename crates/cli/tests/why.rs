@@ -168,7 +168,7 @@ async fn a_name_that_does_not_exist_gets_a_hint() {
     world.create("render-frames", json!({}), "true").await;
     let hint = |arguments: &[&str]| {
         let ran = world.run(&[&["why"], arguments].concat());
-        assert_eq!(ran.code, Some(1));
+        assert_eq!(ran.code, Some(2));
         assert!(ran.stderr.starts_with("error: there is no "), "{ran:?}");
         ran.stderr.lines().find_map(|line| line.strip_prefix("hint: ")).expect("a hint").to_owned()
     };

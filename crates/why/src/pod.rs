@@ -103,6 +103,16 @@ impl<'a> Case<'a> {
         format!("{}{}", foreign(self.pod.name()), namespace_flag(self.pod))
     }
 
+    /// The same for one container, which has to be named if there are others: kubectl would take the first regular one.
+    fn logs_argument_of(&self, container: &str) -> String {
+        let count = self.pod.list("/spec/initContainers").chain(self.pod.list("/spec/containers")).count();
+        let is_init = self.pod.list("/spec/initContainers").any(|it| it.text("/name") == Some(container));
+        match is_init || count > 1 {
+            true => format!("{} -c {}", self.logs_argument(), foreign(container)),
+            false => self.logs_argument(),
+        }
+    }
+
     fn age_secs(&self) -> i64 {
         self.pod.created().map_or(0, |created| self.now.duration_since(created).as_secs())
     }

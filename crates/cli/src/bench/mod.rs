@@ -18,6 +18,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{DeleteParams, ObjectMeta, PostParams};
 use kube::{Api, Client};
 use tokio::runtime;
+use tokio::signal::unix::SignalKind;
 use tokio::time::timeout;
 
 use self::calls::{OwnCalls, ServerCalls};
@@ -29,7 +30,11 @@ use crate::environment::Environment;
 use crate::failure::{Exit, Failure, plain};
 use crate::output::{Format, say, tell};
 use crate::running::duration;
+use crate::shutdown::Signals;
 use crate::text::duration_text;
+
+/// A server that takes longer to accept one request is not waited for at the end.
+const DELETE_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
@@ -69,7 +74,10 @@ pub(crate) struct Bench {
 
 pub(crate) fn run(options: &Bench, environment: &Environment) -> Result<(), Failure> {
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().context("start the async runtime")?;
-    let figures = runtime.block_on(measure(options, environment))?;
+    let measured = runtime.block_on(measure(options, environment));
+    // Whatever is still on its way to the server is not waited for.
+    runtime.shutdown_background();
+    let figures = measured?;
     say(&match options.output {
         Format::Text => figures.table(),
         Format::Json => format!("{:#}\n", figures.json()),
@@ -79,29 +87,36 @@ pub(crate) fn run(options: &Bench, environment: &Environment) -> Result<(), Fail
 async fn measure(options: &Bench, environment: &Environment) -> Result<Figures, Failure> {
     let cluster = options.cluster.connect(environment).await?;
     let before: Vec<Usage> = options.pid.iter().map(|pid| process::usage(*pid)).collect::<Result<_, _>>()?;
+    // Before anything is made that must be taken away again.
+    let interrupted = Signals::listen().context("listen for signals")?.first_then(|| {});
     // Namespaces of other runs are not looked at; this one's is deleted with everything in it.
     let namespace = match &options.cluster.namespace {
         Some(namespace) => namespace.clone(),
         None => make_namespace(&cluster).await?,
     };
-    let server_before = ServerCalls::read(&cluster.client).await;
-    let begin = Instant::now();
-    let ran = timeout(options.timeout, load(options, &cluster.client, &namespace)).await;
-    let elapsed = begin.elapsed();
-    let server = ServerCalls::read(&cluster.client).await.since(&server_before);
-    let after: Vec<Usage> = options.pid.iter().map(|pid| process::usage(*pid)).collect::<Result<_, _>>()?;
+    let measured = tokio::select! {
+        measured = figures(options, &cluster.client, &namespace, before) => measured,
+        signal = interrupted => Err(stopped(signal)),
+    };
     if !options.keep && options.cluster.namespace.is_none() {
-        let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
-        if let Err(error) = namespaces.delete(&namespace, &DeleteParams::default()).await {
-            tell(&format!("note: namespace `{namespace}` is left behind: {}", plain(error)));
-        }
+        delete_namespace(&cluster.client, &namespace).await;
     }
+    measured
+}
+
+async fn figures(options: &Bench, client: &Client, namespace: &str, before: Vec<Usage>) -> Result<Figures, Failure> {
+    let server_before = ServerCalls::read(client).await;
+    let begin = Instant::now();
+    let ran = timeout(options.timeout, load(options, client, namespace)).await;
+    let elapsed = begin.elapsed();
+    let server = ServerCalls::read(client).await.since(&server_before);
     let (loaded, probes, own) = ran.map_err(|_| {
         let error = anyhow!("the Jobs have not finished within {}", duration_text(options.timeout));
         Failure::new(error)
             .exit(Exit::TimedOut)
             .hint("is there a controller, and a node to run pods? `--finish` stands in for nodes")
     })??;
+    let after: Vec<Usage> = options.pid.iter().map(|pid| process::usage(*pid)).collect::<Result<_, _>>()?;
     Ok(Figures {
         jobs: options.jobs,
         completions: options.completions,
@@ -114,6 +129,26 @@ async fn measure(options: &Bench, environment: &Environment) -> Result<Figures, 
         server_calls: server,
         processes: before.into_iter().zip(after).map(|(before, after)| after.since(&before)).collect(),
     })
+}
+
+fn stopped(signal: SignalKind) -> Failure {
+    let (what, exit) = match signal {
+        signal if signal == SignalKind::interrupt() => ("interrupted", Exit::Interrupted),
+        signal if signal == SignalKind::hangup() => ("the terminal is gone", Exit::HungUp),
+        _ => ("terminated", Exit::Terminated),
+    };
+    Failure::new(anyhow!("{what}: the Jobs have not finished")).exit(exit).hint("run the same command to begin again")
+}
+
+/// Nobody waits for its end: that takes as long as there are pods in it.
+async fn delete_namespace(client: &Client, namespace: &str) {
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let why = match timeout(DELETE_MAX, namespaces.delete(namespace, &DeleteParams::default())).await {
+        Ok(Ok(_)) => return,
+        Ok(Err(error)) => plain(error).to_string(),
+        Err(_) => "the server does not answer".to_owned(),
+    };
+    tell(&format!("note: namespace `{namespace}` is left behind: {why}"));
 }
 
 type Loaded = (Vec<Duration>, Vec<Duration>, Vec<(&'static str, u64)>);

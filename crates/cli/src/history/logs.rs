@@ -37,7 +37,7 @@ pub(crate) fn show_logs(options: &FromHistory<'_>) -> Result<(), Failure> {
     found.retain(|found| options.indexes.is_none_or(|wanted| found.record.index.is_some_and(|it| wanted.contains(it))));
     if found.is_empty() {
         let error = anyhow!("no such runs of job/{} are on record in `{}`", options.job, directory.display());
-        return Err(Failure::new(error).hint("`tally history` lists what there is"));
+        return Err(Failure::usage(error).hint("`tally history` lists what there is"));
     }
     found.sort_by_key(|found| found.record.index);
     let several = found.windows(2).any(|pair| pair[0].record.container != pair[1].record.container);

@@ -11,6 +11,7 @@ use kube::core::{ApiResource, GroupVersionKind, Status};
 use kube::discovery::{Scope, oneshot};
 use serde_json::Value;
 
+use super::command_job::COMMAND_LINE;
 use super::manifest::{Document, Origin};
 use crate::failure::{Failure, plain};
 
@@ -243,7 +244,9 @@ fn refusal(document: &Document, error: kube::Error) -> Failure {
     let named = format!("{} `{}`", document.kind(), document.name());
     let Document { origin, .. } = document;
     match error {
-        kube::Error::Api(status) => Failure::usage(anyhow!(refused(origin, &named, &status))).hint(hint(&status)),
+        kube::Error::Api(status) => {
+            Failure::usage(anyhow!(refused(origin, &named, &status))).hint(hint(&status, origin))
+        }
         other => Failure::new(plain(other).context(format!("{origin}: create {named}"))),
     }
 }
@@ -262,8 +265,12 @@ fn refused(origin: &Origin, named: &str, status: &Status) -> String {
     }
 }
 
-fn hint(status: &Status) -> &'static str {
+fn hint(status: &Status, origin: &Origin) -> &'static str {
     match status.reason.as_str() {
+        "AlreadyExists" if origin.file == COMMAND_LINE => {
+            "it is there from an earlier run: give this one another name with `--name NAME`, or take another `--data` \
+             directory"
+        }
         "AlreadyExists" => {
             "it is there from an earlier run: take another `--data` directory, or say `generateName` in its place"
         }
@@ -336,7 +343,7 @@ mod tests {
         };
         let (mine, elsewhere) = (json!({"name": "a"}), json!({"name": "a", "namespace": "x"}));
         let any = json!({"generateName": "a"});
-        let fine = [at(1, mine.clone()), at(2, elsewhere.clone()), at(3, any.clone()), at(4, any)];
+        let fine = [at(1, mine.clone()), at(2, elsewhere), at(3, any.clone()), at(4, any)];
         refuse_the_same_job_twice(&fine, "default").unwrap();
         let text = |documents: &[Document], namespace: &str| {
             refuse_the_same_job_twice(documents, namespace).unwrap_err().error.to_string()

@@ -12,6 +12,9 @@ use crate::failure::Failure;
 /// Images are not used on this machine, and the API requires one.
 const IMAGE: &str = "tally.dev/none";
 
+/// Where the Job of a command is written.
+pub(super) const COMMAND_LINE: &str = "command line";
+
 const NAME_DEFAULT: &str = "command";
 
 /// Job names become label values, and pods add an ending to them.
@@ -62,7 +65,7 @@ impl CommandFlags {
         spec["template"] = template(command, directory);
         let name = self.name.clone().unwrap_or_else(|| name_of(command));
         let object = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec});
-        Ok(Document { origin: Origin { file: "command line".to_owned(), number: 1 }, object })
+        Ok(Document { origin: Origin { file: COMMAND_LINE.to_owned(), number: 1 }, object })
     }
 }
 

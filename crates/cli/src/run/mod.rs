@@ -27,7 +27,7 @@ use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime;
 use tokio::signal::unix::SignalKind;
 use tokio::time::timeout;
@@ -37,6 +37,7 @@ use self::command_job::CommandFlags;
 use self::home::Home;
 use self::manifest::{Document, instantiate};
 use self::progress::Progress;
+use self::report::JobReport;
 use self::screen::{Manner, Screen};
 use self::watch::{Interruption, STALL_MAX, Scope, Watching};
 use crate::control_plane::{ControlPlane, RUNTIME_END, Setup, raise_file_limit};
@@ -180,7 +181,12 @@ impl Run {
     }
 
     fn manner(&self, environment: &Environment) -> Manner {
-        Manner { is_json: self.output == RunFormat::Json, is_quiet: self.quiet, no_color: environment.no_color }
+        Manner {
+            is_json: self.output == RunFormat::Json,
+            is_quiet: self.quiet,
+            no_color: environment.no_color,
+            no_bars: environment.is_dumb,
+        }
     }
 }
 
@@ -267,12 +273,17 @@ async fn follow(
     suspend(client, watching.progress()).await;
     watching.wind_down(&mut screen, grace).await;
     screen.clear();
+    if screen.is_json() {
+        let (_, summary) = summarize(client, &watching).await;
+        // Whoever is gone does not read this either.
+        let _ = screen.summary(summary);
+    }
     if timeout(STALL_MAX, screen.drain()).await.is_err() {
         screen.note("note: not all output was written: nobody reads it");
     }
     tell_lost(&screen, watching.lost_log_bytes());
     // Counted now: some Jobs end before they can be stopped.
-    let outcome = Err(stopped(interruption, watching.progress().unfinished()));
+    let outcome = Err(stopped(interruption, watching.progress().unfinished(), home));
     Ran { outcome, pods_ended: watching.progress().is_at_rest() }
 }
 
@@ -312,7 +323,7 @@ async fn suspend(client: &Client, progress: &Progress) {
     stream::iter(calls).buffer_unordered(CALLS_MAX).collect::<()>().await;
 }
 
-fn stopped(interruption: Interruption, unfinished: usize) -> Failure {
+fn stopped(interruption: Interruption, unfinished: usize, home: &Home) -> Failure {
     let (what, exit) = match interruption {
         Interruption::Signal(signal) if signal == SignalKind::interrupt() => ("interrupted", Exit::Interrupted),
         Interruption::Signal(signal) if signal == SignalKind::hangup() => ("the terminal is gone", Exit::HungUp),
@@ -329,9 +340,28 @@ fn stopped(interruption: Interruption, unfinished: usize) -> Failure {
             .exit(exit)
             .hint("let the reader take all of it, or write to a file");
     }
-    Failure::new(anyhow!("{what}: {} did not finish", counted(unfinished, "Job")))
-        .exit(exit)
-        .hint("their pods have ended; run the same command to begin again")
+    Failure::new(anyhow!("{what}: {} did not finish", counted(unfinished, "Job"))).exit(exit).hint(match home {
+        Home::Temporary(_) => "their pods have ended; run the same command to begin again".to_owned(),
+        // The Jobs are there, and cannot be created a second time.
+        Home::Kept(data) => format!(
+            "their pods have ended and the Jobs are suspended: `tally up --data {}` lets you resume them, another \
+                 `--data` directory begins again",
+            shell_word(data)
+        ),
+    })
+}
+
+/// Why Jobs failed, and everything about the run for programs.
+async fn summarize(client: &Client, watching: &Watching) -> (Vec<JobReport>, Value) {
+    let (now, progress) = (Instant::now(), watching.progress());
+    let failed: Vec<_> = progress.failed().collect();
+    let reports = report::gather(client, &failed).await;
+    let jobs: Vec<_> = progress.jobs().iter().map(|job| job.json(now)).collect();
+    let failures: Vec<_> = reports.iter().map(JobReport::json).collect();
+    let has_succeeded = failed.is_empty() && progress.has_finished();
+    let missing = watching.lost_log_bytes();
+    let summary = json!({"succeeded": has_succeeded, "jobs": jobs, "failures": failures, "missingLogBytes": missing});
+    (reports, summary)
 }
 
 /// Whoever relies on the logs must know that they have gaps, also if nothing else is told.
@@ -351,30 +381,24 @@ async fn conclude(
     home: &Home,
     interrupted: impl Future<Output = SignalKind>,
 ) -> Result<(), Failure> {
-    let (now, progress) = (Instant::now(), watching.progress());
-    let failed: Vec<_> = progress.failed().collect();
-    let reports = report::gather(client, &failed).await;
+    let (reports, summary) = summarize(client, watching).await;
     screen.clear();
-    let jobs: Vec<_> = progress.jobs().iter().map(|job| job.json(now)).collect();
-    let failures: Vec<_> = reports.iter().map(report::JobReport::json).collect();
-    let lost = watching.lost_log_bytes();
-    let summary = json!({"succeeded": failed.is_empty(), "jobs": jobs, "failures": failures, "missingLogBytes": lost});
     // The Jobs have ended as they have, whether or not somebody reads this.
     let _ = screen.summary(summary);
     tokio::select! {
         _ = screen.drain() => {}
         _ = interrupted => {}
     }
-    tell_lost(screen, lost);
-    if failed.is_empty() {
+    tell_lost(screen, watching.lost_log_bytes());
+    let (failed, total) = (watching.progress().failed().count(), watching.progress().jobs().len());
+    if failed == 0 {
         return Ok(());
     }
     if !screen.is_json() {
         reports.iter().for_each(|report| tell(report.text().trim_end()));
         tell("");
     }
-    let total = progress.jobs().len();
-    let what = match (failed.len(), total) {
+    let what = match (failed, total) {
         (1, 1) => "the Job failed".to_owned(),
         (failed, total) => format!("{failed} of {total} Jobs failed"),
     };

@@ -29,6 +29,8 @@ pub(crate) struct Manner {
     /// No progress.
     pub(crate) is_quiet: bool,
     pub(crate) no_color: bool,
+    /// The terminal only knows lines.
+    pub(crate) no_bars: bool,
 }
 
 /// Where a run is shown.
@@ -39,6 +41,7 @@ pub(crate) struct Screen {
     has_colours: bool,
     /// Jobs whose end has been told, by position.
     told: Vec<bool>,
+    is_quiet: bool,
 }
 
 enum Mode {
@@ -67,11 +70,11 @@ impl Screen {
         let mode = match manner {
             Manner { is_json: true, .. } => Mode::Json(vec![Spoken::default(); jobs]),
             Manner { is_quiet: true, .. } => Mode::Quiet,
-            _ if io::stderr().is_terminal() => Mode::Bars(Bars::new()),
+            _ if io::stderr().is_terminal() && !manner.no_bars => Mode::Bars(Bars::new()),
             _ => Mode::Lines(vec![Spoken::default(); jobs]),
         };
         let has_colours = io::stdout().is_terminal() && !manner.no_color;
-        Self { out: writer(&mode), mode, has_colours, told: vec![false; jobs] }
+        Self { out: writer(&mode), mode, has_colours, told: vec![false; jobs], is_quiet: manner.is_quiet }
     }
 
     /// Shows lines of logs, all of them before anything else.
@@ -100,7 +103,7 @@ impl Screen {
                 }
             }
             // Whoever does not keep up with the logs is not told how far they are.
-            Mode::Json(_) if self.out.is_behind() => {}
+            Mode::Json(_) if self.is_quiet || self.out.is_behind() => {}
             Mode::Json(spoken) => {
                 let mut text = Vec::new();
                 for (job, said) in progress.jobs().iter().zip(spoken).filter(|(job, _)| job.view.outcome.is_none()) {
@@ -126,6 +129,7 @@ impl Screen {
                     self.tell_behind_logs(&job.ending(now));
                 }
                 Mode::Lines(_) => self.tell_behind_logs(&job.ending(now)),
+                Mode::Json(_) if self.is_quiet => {}
                 Mode::Json(_) => {
                     let mut text = Vec::new();
                     json_line(event("finished", job.json(now)), &mut text);

@@ -141,6 +141,8 @@ impl Watching {
             tracing::warn!("pods did not end in time");
         }
         let _ = self.rest(screen, true).await;
+        // Also what was seen after output had failed.
+        let _ = screen.progress(&self.progress, Instant::now());
     }
 
     /// Jobs, pods and logs come on their own ways; the Jobs are often the first to arrive.

@@ -59,8 +59,10 @@ fn unreachable_server(error: kube::Error, subject: &Subject, cluster: &Cluster) 
     match error {
         kube::Error::Api(status) => Failure::new(anyhow!("{}", status.message).context(format!("read {subject}")))
             .hint("`kubectl auth whoami` says who you are on that server"),
-        other => Failure::new(plain(other).context(format!("reach {}", cluster.server)))
-            .hint("is the server running? `tally status` knows about one on this machine"),
+        other => Failure::new(plain(other).context(format!("reach {}", cluster.server))).hint(format!(
+            "is the server running? `tally status{}` knows about one on this machine",
+            cluster.data_flag
+        )),
     }
 }
 
@@ -75,11 +77,12 @@ async fn not_found(subject: &Subject, cluster: &Cluster, collector: &Collector<'
     } else if let Some(name) = similar.first() {
         let others: Vec<String> = similar.iter().map(|name| format!("`{name}`")).collect();
         match others.len() {
-            1 => format!("did you mean `tally why {}`?", subject.renamed(name)),
+            1 => format!("did you mean `tally why {}{}`?", subject.renamed(name), cluster.data_flag),
             _ => format!("did you mean one of {}?", others.join(", ")),
         }
     } else {
-        format!("if it was deleted, its runs may be on record: `tally history {}`", subject.history_argument())
+        let (argument, flag) = (subject.history_argument(), &cluster.data_flag);
+        format!("if it was deleted, its runs may be on record: `tally history {argument}{flag}`")
     };
-    Failure::new(error).hint(hint)
+    Failure::usage(error).hint(hint)
 }

@@ -56,7 +56,12 @@ impl Sandbox {
         {
             command.env_remove(name);
         }
-        command.env("HOME", self.path()).env("TMPDIR", self.path()).current_dir(self.path()).args(arguments);
+        command
+            .env("HOME", self.path())
+            .env("TMPDIR", self.path())
+            .env("TERM", "xterm")
+            .current_dir(self.path())
+            .args(arguments);
         command
     }
 

@@ -12,9 +12,11 @@ pub(super) fn succeeded(case: Case<'_>) -> Diagnosis {
 }
 
 pub(super) fn failed(case: Case<'_>) -> Diagnosis {
+    let bad = terminated(case.pod).find(|(_, end)| end.int("/exitCode") != Some(0));
+    let logs = bad.map_or_else(|| case.logs_argument(), |(container, _)| case.logs_argument_of(container));
     Diagnosis::new(State::Failed, failure(case.pod))
         .since(finished(case.pod))
-        .action(format!("kubectl logs {}", case.logs_argument()))
+        .action(format!("kubectl logs {logs}"))
         .actions(remedy(case.pod))
         .evidence(exits(case.pod, &case.about()))
 }

@@ -125,7 +125,8 @@ fn cannot_start(case: Case<'_>, status: Object<'_>) -> Diagnosis {
 }
 
 fn restarting(case: Case<'_>, status: Object<'_>) -> Diagnosis {
-    let name = foreign(status.text("/name").unwrap_or("?"));
+    let container = status.text("/name").unwrap_or("?");
+    let name = foreign(container);
     let end = status.at("/lastState/terminated");
     let how = end.map_or_else(|| "keeps ending".to_owned(), how_it_ended);
     let finished = end.and_then(|end| end.time("/finishedAt"));
@@ -135,7 +136,7 @@ fn restarting(case: Case<'_>, status: Object<'_>) -> Diagnosis {
     Diagnosis::new(State::Restarting, format!("container `{name}` {how}"))
         .since(finished)
         .next("the container is started again", at)
-        .action(format!("kubectl logs {} --previous", case.logs_argument()))
+        .action(format!("kubectl logs {} --previous", case.logs_argument_of(container)))
         .evidence([Evidence::new(
             case.about(),
             format!("container `{name}` has been restarted {count} times"),

@@ -1,7 +1,7 @@
 //! Pods.
 
 use expect_test::expect;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::objects::*;
 use crate::Snapshot;
@@ -202,6 +202,28 @@ fn an_init_container_comes_first() {
               pod/pi-a: belongs to job/pi
         "#]],
     );
+}
+
+/// kubectl shows the first regular container unless it is told which one.
+#[test]
+fn the_container_whose_log_helps_is_named_if_there_are_others() {
+    let action = |pod: Value| {
+        let text = crate::explain(&about_pod(pod, vec![])).text();
+        text.lines().find_map(|line| line.split_once("kubectl logs ")).map(|(_, rest)| rest.to_owned())
+    };
+    let ended = json!({"exitCode": 1, "reason": "Error", "startedAt": ago(20), "finishedAt": ago(15)});
+    let main = json!([{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}]);
+    let spec = json!({"initContainers": [{"name": "fetch"}], "containers": [{"name": "main"}]});
+    let restarting = json!([{"name": "fetch", "restartCount": 3, "lastState": {"terminated": ended},
+        "state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 40s restarting failed container=fetch"}}}]);
+    let status = json!({"phase": "Pending", "initContainerStatuses": restarting, "containerStatuses": main});
+    assert_eq!(
+        action(pod("pi-a", json!({"spec": spec, "status": status}))).as_deref(),
+        Some("pi-a -c fetch --previous")
+    );
+    let failed = json!([{"name": "fetch", "state": {"terminated": ended}}]);
+    let status = json!({"phase": "Failed", "initContainerStatuses": failed, "containerStatuses": main});
+    assert_eq!(action(pod("pi-a", json!({"spec": spec, "status": status}))).as_deref(), Some("pi-a -c fetch"));
 }
 
 /// PL-39.
