@@ -345,7 +345,9 @@ fn class(job: &JobRecord, uid: &String, pod: &PodRecord) -> Result<(), &'static 
     let lists = &job.last.status.uncounted_terminated_pods;
     let listed = lists.succeeded.contains(uid) || lists.failed.contains(uid);
     let counted = pod.counted.is_some() || pod.recorded;
-    match (counted, listed, pod.excluded) {
+    // A Job that is being deleted lets go before it writes (INV-4), and may count what it has not heard to be gone.
+    let excluded = pod.excluded && !(job.last.metadata.is_deleting() && (counted || listed));
+    match (counted, listed, excluded) {
         (true, true, _) => return Err("counted, and on a list again"),
         (_, true, true) | (true, _, true) => return Err("let go without being counted, and counted all the same"),
         (false, false, false) => {}
