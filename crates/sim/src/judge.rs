@@ -1,6 +1,6 @@
 //! Hands the history of a run to the oracle, and says what of it can be judged under this scenario.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use apiserver::storage::{ObjectStore, attributes};
@@ -27,7 +27,7 @@ pub(crate) async fn judge(changes: &[Change], notes: Notes, scenario: &Scenario,
     let tolerance = Tolerance {
         window: if is_quiet { WINDOW } else { WINDOW_IN_TROUBLE },
         settled: true,
-        late_landings: !is_quiet,
+        late_landings: false,
         late_among_others: false,
     };
     let unfenced = Unfenced::of(changes, &notes);
@@ -38,8 +38,9 @@ pub(crate) async fn judge(changes: &[Change], notes: Notes, scenario: &Scenario,
     }
     count_summer_time(changes, scenario, counters);
     let excuses = Excuses::of(&faults, unfenced);
-    let broken = findings.violations.iter().filter(|one| !excuses.excuse(one));
-    broken.map(ToString::to_string).collect()
+    let (excused, broken): (Vec<_>, Vec<_>) = findings.violations.iter().partition(|one| excuses.excuse(one));
+    excused.iter().for_each(|one| counters.add(&format!("excused: {}", one.invariant)));
+    broken.iter().map(ToString::to_string).collect()
 }
 
 /// What happened that no controller can make up for.
@@ -63,7 +64,11 @@ impl Excuses {
         let unfenced = || self.unfenced.concerns(violation);
         match violation.invariant {
             // A pod or a Job that is made or deleted by a call from the past, and what follows from it.
-            "INV-9" | "INV-11" | "INV-17" | "INV-18" | "INV-19" | "INV-23" | "INV-35" | "INV-36" if unfenced() => true,
+            "INV-9" | "INV-11" | "INV-17" | "INV-18" | "INV-19" | "INV-21" | "INV-23" | "INV-35" | "INV-36"
+                if unfenced() =>
+            {
+                true
+            }
             "INV-1" if unfenced() => violation.what.contains("finished without counting"),
             // Without their gates there are no delegated Jobs, no replacement policy, and no interim conditions.
             "INV-8" | "INV-9" | "INV-11" | "INV-15" | "INV-18" | "INV-23" if self.gates => true,
@@ -79,56 +84,67 @@ impl Excuses {
     }
 }
 
-/// Jobs, CronJobs and their dependents that a call wrote to which its sender did not count on any more (P-1, P-4, P-12):
-/// two processes, or one and what is left of another, work on them without knowing of each other.
+/// Objects that a call wrote to which its sender did not count on any more (P-1, P-4, P-12): two processes, or one and
+/// what is left of another, work on them without knowing of each other.
 #[derive(Default)]
 struct Unfenced {
-    /// By name, since when.
-    names: BTreeMap<String, u64>,
+    /// By uid, since when.
+    since: BTreeMap<String, u64>,
+    /// All that ever controlled an object, by uid.
+    owners: BTreeMap<String, BTreeSet<String>>,
+    /// Name and uid of what a revision is about.
+    subjects: BTreeMap<u64, (String, String)>,
 }
 
 impl Unfenced {
     fn of(changes: &[Change], notes: &Notes) -> Self {
-        let mut owners: BTreeMap<String, String> = BTreeMap::new();
-        let mut names: BTreeMap<String, u64> = BTreeMap::new();
+        let mut all = Self::default();
         for change in changes {
-            let Some((kind, name)) = named(&change.key) else { continue };
+            let kind = change.key.split('/').next();
+            if !matches!(kind, Some("pods" | "jobs.batch" | "cronjobs.batch")) {
+                continue;
+            }
             let object: serde_json::Value = serde_json::from_slice(&change.bytes).unwrap_or_default();
-            if let Some(owner) = object["metadata"]["ownerReferences"][0]["name"].as_str() {
-                owners.insert(name.to_owned(), owner.to_owned());
+            let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+            let (name, uid) = (text(&object["metadata"]["name"]), text(&object["metadata"]["uid"]));
+            if let Some(owner) = object["metadata"]["ownerReferences"][0]["uid"].as_str() {
+                all.owners.entry(uid.clone()).or_default().insert(owner.to_owned());
             }
-            if notes.unfenced.contains(&change.revision) && matches!(kind, "pods" | "jobs.batch" | "cronjobs.batch") {
-                names.entry(name.to_owned()).or_insert(change.revision);
+            if notes.unfenced.contains(&change.revision) {
+                all.since.entry(uid.clone()).or_insert(change.revision);
             }
+            all.subjects.insert(change.revision, (name, uid));
         }
-        // What concerns a pod concerns its Job and all pods of that, and so on upwards.
-        for _ in 0..2 {
-            for (name, owner) in &owners {
-                if let Some(since) = names.get(name).copied() {
-                    let known = names.entry(owner.clone()).or_insert(since);
-                    *known = since.min(*known);
-                }
-            }
-        }
-        for _ in 0..2 {
-            for (name, owner) in &owners {
-                if let Some(since) = names.get(owner).copied() {
-                    names.entry(name.clone()).or_insert(since);
-                }
-            }
-        }
-        Self { names }
+        all
     }
 
+    /// Whether the pod or Job that is complained of was concerned by then. What concerns a pod concerns its Job and all
+    /// pods of that; what concerns a Job, the other Jobs of its CronJob only as far as its schedule goes.
     fn concerns(&self, violation: &Violation) -> bool {
         let name = violation.object.rsplit(' ').next().unwrap_or_default();
-        self.names.get(name).is_some_and(|since| violation.revision == 0 || *since <= violation.revision)
+        let is_schedule = matches!(violation.invariant, "INV-35" | "INV-36");
+        let goes_up = is_schedule || violation.object.starts_with("pod ");
+        self.uids(violation, name).into_iter().any(|uid| {
+            let above = self.owners.get(uid).filter(|_| goes_up).into_iter().flatten().map(String::as_str);
+            let heads: BTreeSet<&str> = above.chain((!is_schedule).then_some(uid)).collect();
+            let is_below = |owners: &BTreeSet<String>| owners.iter().any(|owner| heads.contains(&**owner));
+            let below = self.owners.iter().filter(|(_, owners)| is_below(owners)).map(|(uid, _)| &**uid);
+            let mut family = below.chain(heads.iter().copied());
+            family.any(|uid| self.since.get(uid).is_some_and(|since| *since <= violation.revision))
+        })
     }
-}
 
-/// Kind and name of what a key stands for.
-fn named(key: &str) -> Option<(&str, &str)> {
-    Some((key.split('/').next()?, key.rsplit('/').next()?))
+    /// What a complaint is about: what was written then, or, if that is something else, all of that name.
+    fn uids(&self, violation: &Violation, name: &str) -> Vec<&str> {
+        let subject = self.subjects.get(&violation.revision).filter(|(of, _)| of == name);
+        let mut uids: Vec<&str> = match subject {
+            Some((_, uid)) => vec![uid],
+            None => self.subjects.values().filter(|(of, _)| of == name).map(|(_, uid)| &**uid).collect(),
+        };
+        uids.sort_unstable();
+        uids.dedup();
+        uids
+    }
 }
 
 /// Worlds that begin shortly before a change of summer time: whether the CronJobs of that zone got past it.

@@ -68,6 +68,11 @@ impl Manager {
         self.life.meet_rival();
     }
 
+    /// It does not any more.
+    pub(crate) fn lose_rival(&self) {
+        self.life.lose_rival();
+    }
+
     /// Everything stops where it stands, and so do tasks that were let go of: nothing they send arrives.
     pub(crate) fn crash(mut self) {
         self.life.end();

@@ -63,9 +63,14 @@ impl Life {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// From now on another process does the same work, or has done so a moment ago.
+    /// From now on another process does the same work.
     pub(crate) fn meet_rival(&self) {
         self.rival.store(true, Ordering::Relaxed);
+    }
+
+    /// The other process has ended. What it worked on is noted as such.
+    pub(crate) fn lose_rival(&self) {
+        self.rival.store(false, Ordering::Relaxed);
     }
 
     fn is_over(&self) -> bool {

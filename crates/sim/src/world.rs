@@ -126,9 +126,7 @@ impl World {
         self.network.set_weather(Weather::CALM);
         self.returns.clear();
         self.server.disk.mend();
-        if let Some(second) = self.second.take() {
-            second.crash();
-        }
+        self.end_second();
         // Gates that were switched off are on again, which takes a restart of everything (P-19).
         if self.gates != Gates::DEFAULT {
             self.gates = Gates::DEFAULT;
@@ -327,9 +325,7 @@ impl World {
                 };
                 self.server.crash(0);
                 self.crash_manager();
-                if let Some(second) = self.second.take() {
-                    second.crash();
-                }
+                self.end_second();
                 self.later(1, Return::Server);
                 self.later(2, Return::Manager);
             }
@@ -339,6 +335,13 @@ impl World {
     fn crash_manager(&mut self) {
         if let Some(manager) = self.manager.take() {
             manager.crash();
+        }
+    }
+
+    fn end_second(&mut self) {
+        if let Some(second) = self.second.take() {
+            second.crash();
+            self.manager.iter().for_each(Manager::lose_rival);
         }
     }
 
@@ -391,11 +394,7 @@ impl World {
             }
             Return::Manager if self.manager.is_none() => self.start_manager(),
             Return::Server | Return::Manager => {}
-            Return::SecondManagerEnds => {
-                if let Some(second) = self.second.take() {
-                    second.crash();
-                }
-            }
+            Return::SecondManagerEnds => self.end_second(),
             Return::Node(number) => self.start_node(number).await,
             Return::DiskRoom => self.server.disk.leave_room_for(usize::MAX),
             Return::DiskReads => self.server.disk.fail_reads(Unreadable::None),
