@@ -4,32 +4,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use apiserver::storage::{ObjectStore, attributes};
+use jiff::{SignedDuration, Timestamp};
 use store::{Options, Transaction, Value, Writing};
-use testkit::faults::{Authored, Read};
+use testkit::faults::{Announcement, Authored, Read};
 use testkit::oracle::{self, History, Tolerance, Violation};
 
 use crate::counters::Counters;
 use crate::history::Change;
 use crate::network::Notes;
 use crate::scenario::{Fault, Scenario, What};
-use crate::weather::Weather;
 
-/// How long controllers may not know of an edit when nothing is wrong.
+/// How long controllers may act on what they were shown before something else was.
 const WINDOW: Duration = Duration::from_secs(5);
-/// And when watches lag and servers are down: for the whole run.
-const WINDOW_IN_TROUBLE: Duration = Duration::from_secs(1_000_000);
 
 /// What the history says that must not be.
 pub(crate) async fn judge(changes: &[Change], notes: Notes, scenario: &Scenario, counters: &Counters) -> Vec<String> {
     let faults: Vec<&Fault> = scenario.steps.iter().filter_map(|step| fault_of(&step.what)).collect();
-    let is_quiet =
-        faults.is_empty() && Weather { latency_millis_max: 0, ..scenario.weather } == quiet(&scenario.weather);
-    let tolerance = Tolerance {
-        window: if is_quiet { WINDOW } else { WINDOW_IN_TROUBLE },
-        settled: true,
-        late_landings: false,
-        late_among_others: false,
-    };
+    let lag = longest_lag(changes, &notes);
+    counters.add(match lag.as_secs() {
+        0..2 => "controllers up to 2 s behind",
+        2..60 => "controllers up to a minute behind",
+        _ => "controllers more than a minute behind",
+    });
+    let tolerance = Tolerance { window: WINDOW + lag, settled: true, late_landings: false, late_among_others: false };
     let unfenced = Unfenced::of(changes, &notes);
     let history = history(changes, notes).await;
     let findings = oracle::judge(&history, tolerance);
@@ -47,17 +44,12 @@ pub(crate) async fn judge(changes: &[Change], notes: Notes, scenario: &Scenario,
 struct Excuses {
     unfenced: Unfenced,
     gates: bool,
-    clocks: bool,
 }
 
 impl Excuses {
     fn of(faults: &[&Fault], unfenced: Unfenced) -> Self {
         let any = |is: fn(&Fault) -> bool| faults.iter().any(|fault| is(fault));
-        Self {
-            unfenced,
-            gates: any(|fault| matches!(fault, Fault::Gates { .. })),
-            clocks: any(|fault| matches!(fault, Fault::ClockJump { .. } | Fault::NodeClockJump { .. })),
-        }
+        Self { unfenced, gates: any(|fault| matches!(fault, Fault::Gates { .. })) }
     }
 
     fn excuse(&self, violation: &Violation) -> bool {
@@ -72,9 +64,6 @@ impl Excuses {
             "INV-1" if unfenced() => violation.what.contains("finished without counting"),
             // Without their gates there are no delegated Jobs, no replacement policy, and no interim conditions.
             "INV-8" | "INV-9" | "INV-11" | "INV-15" | "INV-18" | "INV-23" if self.gates => true,
-            // The oracle compares times in objects with a clock that nobody sets.
-            "INV-33" => self.clocks,
-            "INV-10" => self.clocks && violation.what.contains("DeadlineExceeded"),
             // A success may end a delay before the oracle believes that it was seen.
             "INV-21" => violation.what.contains("after the last of"),
             // Who deleted a Job with finalizers is not always known: the answer may name an older revision.
@@ -172,15 +161,44 @@ fn fault_of(what: &What) -> Option<&Fault> {
     }
 }
 
-/// This weather with everything quiet but what can only happen to quiet weather too.
-fn quiet(weather: &Weather) -> Weather {
-    Weather {
-        late_millis_max: weather.late_millis_max,
-        watch_lag_millis_max: weather.watch_lag_millis_max,
-        sync_millis_max: weather.sync_millis_max,
-        latency_millis_max: 0,
-        ..Weather::CALM
+/// Whose knowledge the oracle's window is about.
+const FOLLOWERS: [&str; 3] = ["job", "cronjob", "ttl"];
+
+/// For how long, at most, something had changed and a controller was not shown it: as long as the watch was late, or
+/// broken and not yet followed by a list, or until the process ended.
+fn longest_lag(changes: &[Change], notes: &Notes) -> Duration {
+    let changed_at = |revision: u64| notes.authors.get(&revision).map(|(_, at)| *at);
+    let lag_of = |revision: u64, shown: Timestamp| changed_at(revision).map(|at| shown.duration_since(at));
+    let mut longest = SignedDuration::ZERO;
+    for ((life, _, path), shown) in notes.shown.iter().filter(|((_, name, _), _)| FOLLOWERS.contains(name)) {
+        let prefix = match path.rsplit('/').next() {
+            Some("pods") => "pods/",
+            Some(batch) => &format!("{batch}.batch/"),
+            None => continue,
+        };
+        // The oldest change after a revision that the follower does not know yet.
+        let first_after = |revision: u64, up_to: u64| {
+            let start = changes.partition_point(|change| change.revision <= revision);
+            let later = changes[start..].iter().take_while(|change| change.revision <= up_to);
+            later.filter(|change| change.key.starts_with(prefix)).map(|change| change.revision).next()
+        };
+        let mut known: Option<u64> = None;
+        for one in shown {
+            let news = match (one.is_whole, known) {
+                (false, _) => Some(one.revision),
+                (true, Some(known)) => first_after(known, one.revision),
+                (true, None) => None,
+            };
+            let is_news = known.is_none_or(|known| one.revision > known);
+            longest = longest.max(news.filter(|_| is_news).and_then(|news| lag_of(news, one.at)).unwrap_or_default());
+            known = known.max(Some(one.revision));
+        }
+        if let (Some(end), Some(known)) = (notes.ends.get(life), known) {
+            let unknown = first_after(known, u64::MAX);
+            longest = longest.max(unknown.and_then(|unknown| lag_of(unknown, *end)).unwrap_or_default());
+        }
     }
+    longest.try_into().unwrap_or_default()
 }
 
 /// The oracle reads a store that has everything. The one of the run has forgotten some of it, so it is played again.
@@ -199,6 +217,15 @@ async fn history(changes: &[Change], notes: Notes) -> History {
         notes.authors.into_iter().map(|(revision, (name, at))| Authored { revision, by: author(name), at }).collect();
     let mut history = History::read(&store, &authored);
     history.unheard = Some(notes.unheard);
+    history.clock_jumps =
+        notes.jumps.into_iter().map(|(at, millis)| (at, SignedDuration::from_millis(millis))).collect();
+    let announced = notes.announcements.into_iter().map(|one| Announcement {
+        life: u32::try_from(one.life).unwrap_or(u32::MAX),
+        reason: one.reason,
+        uid: one.uid,
+        revision: one.revision,
+    });
+    history.announcements = announced.collect();
     let read = |(name, path, revision)| Read { by: author(name), life: None, path, revision };
     history.reads = notes.reads.into_iter().map(read).collect();
     history

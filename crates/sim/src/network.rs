@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{FutureExt as _, stream};
 use http::{Method, Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -20,9 +20,9 @@ use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -37,7 +37,8 @@ type Pieces = UnsyncBoxBody<Bytes, Error>;
 /// One life of a process that calls. Clones are the same life.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Life {
-    over: Arc<AtomicBool>,
+    /// Since when.
+    over: Arc<OnceLock<Instant>>,
     rival: Arc<AtomicBool>,
 }
 
@@ -60,7 +61,7 @@ impl Sender {
 
 impl Life {
     pub(crate) fn end(&self) {
-        self.over.store(true, Ordering::Relaxed);
+        let _ = self.over.set(Instant::now());
     }
 
     /// From now on another process does the same work.
@@ -74,7 +75,7 @@ impl Life {
     }
 
     fn is_over(&self) -> bool {
-        self.over.load(Ordering::Relaxed)
+        self.over.get().is_some()
     }
 
     fn has_rival(&self) -> bool {
@@ -122,6 +123,69 @@ pub(crate) struct Notes {
     pub(crate) unfenced: BTreeSet<u64>,
     /// Revisions that a call wrote whose sender was not told of it, or not the only one to work on it.
     pub(crate) unheard: BTreeSet<u64>,
+    /// What controllers were shown by their lists and watches of a kind.
+    pub(crate) shown: BTreeMap<Follower, Vec<Shown>>,
+    /// When lives ended that are over, by number.
+    pub(crate) ends: BTreeMap<usize, Timestamp>,
+    /// What controllers told about, in the order in which it was first sent.
+    pub(crate) announcements: Vec<Announced>,
+    /// When the clock of servers and controllers was set, and by how many milliseconds.
+    pub(crate) jumps: Vec<(Timestamp, i64)>,
+    lives: Vec<Life>,
+}
+
+/// One life of a controller that follows the objects of a kind: the number of its life, its name, and the path.
+pub(crate) type Follower = (usize, &'static str, String);
+
+/// Something that arrived: the change of a revision, or as a whole everything up to it, by a list or a bookmark.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shown {
+    pub(crate) at: Timestamp,
+    pub(crate) revision: u64,
+    pub(crate) is_whole: bool,
+}
+
+/// An Event, when it was first sent.
+#[derive(Debug)]
+pub(crate) struct Announced {
+    pub(crate) life: usize,
+    name: String,
+    /// How many like it there were before, and itself.
+    count: u64,
+    pub(crate) reason: String,
+    /// What it is about.
+    pub(crate) uid: String,
+    /// The newest revision at the time.
+    pub(crate) revision: u64,
+}
+
+impl Notes {
+    /// Lives are numbered in the order in which they are heard of.
+    fn number(&mut self, life: &Life) -> usize {
+        let known = self.lives.iter().position(|one| Arc::ptr_eq(&one.over, &life.over));
+        known.unwrap_or_else(|| {
+            self.lives.push(life.clone());
+            self.lives.len() - 1
+        })
+    }
+
+    /// Whoever repeats an Event raises its count; who sends the same again only tries again.
+    fn announce(&mut self, life: &Life, last_segment: &str, event: &Value) {
+        let life = self.number(life);
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let name = event["metadata"]["name"].as_str().unwrap_or(last_segment).to_owned();
+        let count = event["count"].as_u64().unwrap_or(1);
+        let mut same = self.announcements.iter().filter(|one| one.life == life && one.name == name);
+        if same.clone().any(|one| one.count == count) {
+            return;
+        }
+        let (reason, uid) = match same.next() {
+            Some(first) => (first.reason.clone(), first.uid.clone()),
+            None => (text(&event["reason"]), text(&event["involvedObject"]["uid"])),
+        };
+        let revision = self.authors.last_key_value().map_or(0, |(revision, _)| *revision);
+        self.announcements.push(Announced { life, name, count, reason, uid, revision });
+    }
 }
 
 /// What becomes of one call.
@@ -154,7 +218,10 @@ impl Network {
 
     /// Everything that was noted so far.
     pub(crate) fn take_notes(&self) -> Notes {
-        std::mem::take(&mut *self.shared.notes.lock())
+        let mut notes = std::mem::take(&mut *self.shared.notes.lock());
+        let ends = notes.lives.iter().map(|life| life.over.get().map(|end| self.shared.clock.at(*end)));
+        notes.ends = ends.enumerate().filter_map(|(number, end)| Some((number, end?))).collect();
+        notes
     }
 
     /// A client as one process has it.
@@ -182,9 +249,20 @@ impl Network {
         *self.shared.weather.lock()
     }
 
+    /// The clock of servers and controllers is being set.
+    pub(crate) fn note_jump(&self, millis: i64) {
+        let now = self.shared.clock.now();
+        self.shared.notes.lock().jumps.push((now, millis));
+    }
+
     async fn send(&self, name: &'static str, life: &Life, request: Request<Body>) -> Result<Response<Pieces>, Error> {
         if life.is_over() {
             return std::future::pending().await;
+        }
+        if name == "events" && request.method() != Method::GET {
+            let event: Value = serde_json::from_slice(&peek(&request)).unwrap_or_default();
+            let last_segment = request.uri().path().rsplit('/').next().unwrap_or_default();
+            self.shared.notes.lock().announce(life, last_segment, &event);
         }
         let label = label(&request);
         let fate = self.fate(&request);
@@ -271,6 +349,8 @@ impl Network {
             let read = (sender.name, request.uri().path().to_owned(), (callee.revision)());
             self.shared.notes.lock().reads.push(read);
         }
+        let follows = follows(&request).map(|path| (sender.life.clone(), sender.name, path));
+        let is_list = !request.uri().query().is_some_and(|query| query.contains("watch=true"));
         let mut work = pin!(callee.client.send(request));
         // A store that writes in place does so while the call is worked on, and only then.
         let response = poll_fn(|context| {
@@ -283,7 +363,8 @@ impl Network {
         });
         let response = response.await.map_err(Error::from)?;
         if !is_write {
-            return Ok(self.watched(response, callee.dead));
+            let follower = follows.map(|follower| (follower, is_list));
+            return Ok(self.watched(response, callee.dead, follower));
         }
         // One that takes its time writes for several at once; then the answer says which revision is whose.
         let (parts, body) = response.into_parts();
@@ -294,7 +375,7 @@ impl Network {
                 self.shared.notes.lock().unheard.remove(&revision);
             }
         }
-        Ok(self.watched(Response::from_parts(parts, Body::from(bytes)), callee.dead))
+        Ok(self.watched(Response::from_parts(parts, Body::from(bytes)), callee.dead, None))
     }
 
     fn note_author(&self, sender: &Sender, revision: u64) {
@@ -311,11 +392,16 @@ impl Network {
     }
 
     /// The answer as it gets through: piece by piece, sometimes late, sometimes not to its end.
-    fn watched(&self, response: Response<Body>, dead: CancellationToken) -> Response<Pieces> {
+    fn watched(
+        &self,
+        response: Response<Body>,
+        dead: CancellationToken,
+        follower: Option<((Life, &'static str, String), bool)>,
+    ) -> Response<Pieces> {
         let (parts, body) = response.into_parts();
         let random = Random::new(self.shared.random.lock().number());
-        let pieces = stream::unfold(Some((self.clone(), body, random, dead)), |state| async {
-            let (network, mut body, mut random, dead) = state?;
+        let pieces = stream::unfold(Some((self.clone(), body, random, dead, follower)), |state| async {
+            let (network, mut body, mut random, dead, follower) = state?;
             let piece = tokio::select! {
                 biased;
                 () = dead.cancelled() => return Some((Err(Error::from("the connection broke")), None)),
@@ -336,9 +422,27 @@ impl Network {
             {
                 network.shared.counters.add("watches told 410");
             }
-            Some((piece.map_err(Error::from), Some((network, body, random, dead))))
+            if let (Ok(piece), Some((follower, is_list))) = (&piece, &follower)
+                && let Some(data) = piece.data_ref()
+            {
+                network.note_shown(follower, *is_list, data);
+            }
+            Some((piece.map_err(Error::from), Some((network, body, random, dead, follower))))
         });
         Response::from_parts(parts, StreamBody::new(pieces).boxed_unsync())
+    }
+
+    fn note_shown(&self, (life, name, path): &(Life, &'static str, String), is_list: bool, data: &[u8]) {
+        let at = self.shared.clock.now();
+        let mut notes = self.shared.notes.lock();
+        let follower = (notes.number(life), *name, path.clone());
+        let shown = notes.shown.entry(follower).or_default();
+        let lines: Vec<&[u8]> = if is_list { vec![data] } else { data.split(|byte| *byte == b'\n').collect() };
+        let lines = lines.into_iter().filter_map(|line| Some((line, resource_version(line)?)));
+        shown.extend(lines.map(|(line, revision)| {
+            let is_whole = is_list || line.starts_with(b"{\"type\":\"BOOKMARK\"");
+            Shown { at, revision, is_whole }
+        }));
     }
 
     fn fate(&self, request: &Request<Body>) -> Fate {
@@ -422,6 +526,20 @@ fn label(request: &Request<Body>) -> String {
         Some(part) => format!("{} {kind}/{part}", request.method()),
         None => format!("{} {kind}", request.method()),
     }
+}
+
+/// The body of a request, which stays whole.
+fn peek(request: &Request<Body>) -> Bytes {
+    let whole = request.body().try_clone().and_then(|body| body.collect_bytes().now_or_never());
+    whole.and_then(Result::ok).unwrap_or_default()
+}
+
+/// The path of a call that follows all objects of a kind, if it is one of those the judge knows.
+fn follows(request: &Request<Body>) -> Option<String> {
+    const KINDS: [&str; 3] = ["/api/v1/pods", "/apis/batch/v1/jobs", "/apis/batch/v1/cronjobs"];
+    let path = request.uri().path();
+    let is_chosen = request.uri().query().is_some_and(|query| query.contains("Selector="));
+    (*request.method() == Method::GET && KINDS.contains(&path) && !is_chosen).then(|| path.to_owned())
 }
 
 /// The first that is mentioned, which is the object's own.

@@ -300,7 +300,10 @@ impl World {
                     }
                 }
             }
-            Fault::ClockJump { millis } => self.clock.jump(*millis),
+            Fault::ClockJump { millis } => {
+                self.network.note_jump(*millis);
+                self.clock.jump(*millis);
+            }
             Fault::NodeClockJump { node, millis } => self.nodes[*node].clock.jump(*millis),
             Fault::NodeCrash { node, down_millis } => {
                 self.crash_node(*node);

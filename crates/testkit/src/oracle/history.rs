@@ -3,12 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
+    time::Duration,
 };
 
 use apiserver::storage::ObjectStore;
 use bytes::Bytes;
 use futures_util::FutureExt;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -28,6 +29,8 @@ pub struct History {
     /// Revisions whose writers were not told: the answer got lost, they were dead by then, or had given up. Nothing where
     /// nobody wrote that down.
     pub unheard: Option<BTreeSet<u64>>,
+    /// When the clock that controllers and the server write times by was set, and by how much; in order.
+    pub clock_jumps: Vec<(Timestamp, SignedDuration)>,
 }
 
 /// One revision as it is stored.
@@ -130,6 +133,21 @@ impl History {
             changes.push(Change { revision: number as u64 + 1, by, at, what });
         }
         Self { changes, ..Self::default() }
+    }
+
+    /// The latest time that the clock showed to whoever decided what was carried out at `at`: at that moment, or just
+    /// before it was set back, if the decision can have been taken by then.
+    pub(super) fn latest_clock(&self, at: Timestamp, window: Duration) -> Timestamp {
+        let window = SignedDuration::try_from(window).unwrap_or(SignedDuration::MAX);
+        let mut ahead = SignedDuration::ZERO;
+        let mut latest = Timestamp::MIN;
+        for (set_at, by) in self.clock_jumps.iter().filter(|(set_at, _)| *set_at <= at) {
+            if at.duration_since(*set_at) <= window {
+                latest = latest.max(set_at.saturating_add(ahead).unwrap_or(*set_at));
+            }
+            ahead += *by;
+        }
+        latest.max(at.saturating_add(ahead).unwrap_or(at))
     }
 }
 

@@ -109,6 +109,7 @@ impl Judge<'_> {
             return self.broken("INV-33", change.revision, name, "deleted although it has no time to live");
         };
         let (Some(end), Some(now)) = (end.last_transition_time, change.at) else { return };
+        let now = self.history.latest_clock(now, self.tolerance.window);
         if now.duration_since(end) < SignedDuration::from_secs(ttl) {
             self.broken("INV-33", change.revision, name, format!("deleted before its {ttl} seconds were over"));
         }

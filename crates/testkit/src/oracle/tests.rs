@@ -1,5 +1,6 @@
 //! Teeth: for every check a history, made by hand, that breaks the promise, beside one that keeps it.
 
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::*;
@@ -11,7 +12,7 @@ type Steps = Vec<(&'static str, i64, &'static str, Value)>;
 const START: i64 = 1_767_607_200;
 
 fn at(seconds: i64) -> String {
-    jiff::Timestamp::from_second(START + seconds).unwrap().to_string()
+    Timestamp::from_second(START + seconds).unwrap().to_string()
 }
 
 /// A Job `a` with the uid `j`.
@@ -497,6 +498,19 @@ fn inv_10_verdicts_have_reasons() {
     }
 }
 
+#[test]
+fn inv_10_deadlines_go_by_the_clock_as_it_is_set() {
+    let met = |clock_jumps: Vec<(Timestamp, SignedDuration)>| {
+        let status = json!({"startTime": at(0), "conditions": [condition("FailureTarget", "DeadlineExceeded")]});
+        let steps = [("job", START + 10, "Job", job(json!({"activeDeadlineSeconds": 60}), status))];
+        let tolerance = Tolerance { settled: false, ..Tolerance::default() };
+        invariants(&judge(&History { clock_jumps, ..History::of(&steps) }, tolerance))
+    };
+    let start = Timestamp::from_second(START).unwrap();
+    assert_eq!(met(vec![]), ["INV-10"]);
+    assert_eq!(met(vec![(start, SignedDuration::from_secs(50))]), [""; 0]);
+}
+
 /// Restarts in place count while their pods live, and all at one moment; a controller may be a moment behind (JC-903).
 #[test]
 fn inv_10_restarts_in_place_are_those_of_one_moment() {
@@ -826,6 +840,24 @@ fn inv_33_ttl_is_safe() {
     breaks("INV-33", vec![("world", START, "Job", finished(json!(100))), gone(99)]);
     breaks("INV-33", vec![("world", START, "Job", finished(Value::Null)), gone(100)]);
     breaks("INV-33", vec![("world", START, "Job", job(json!({"ttlSecondsAfterFinished": 0}), json!({}))), gone(0)]);
+}
+
+#[test]
+fn inv_33_goes_by_the_clock_as_it_is_set() {
+    let job = || with(completed().pop().unwrap().3, "/spec/ttlSecondsAfterFinished", json!(100));
+    let judged_at = |seconds: i64, clock_jumps: &[(i64, i64)]| {
+        let steps = [("world", START, "Job", without_counts(job())), ("ttl", START + seconds, "Job a", Value::Null)];
+        let jump =
+            |(at, by): &(i64, i64)| (Timestamp::from_second(START + at).unwrap(), SignedDuration::from_secs(*by));
+        let clock_jumps = clock_jumps.iter().map(jump).collect();
+        invariants(&judge(&History { clock_jumps, ..History::of(&steps) }, Tolerance::default()))
+    };
+    assert_eq!(judged_at(50, &[]), ["INV-33"]);
+    assert_eq!(judged_at(50, &[(20, 60)]), [""; 0], "by the clock its time is over");
+    assert_eq!(judged_at(50, &[(51, 60)]), ["INV-33"], "it was set too late");
+    assert_eq!(judged_at(110, &[(20, -60)]), ["INV-33"], "by the clock there is time left");
+    assert_eq!(judged_at(101, &[(100, -60)]), [""; 0], "the decision was taken before it was set back");
+    assert_eq!(judged_at(105, &[(100, -60)]), ["INV-33"], "too long ago for that");
 }
 
 /// A finished Job whose pods the history does not show.

@@ -135,7 +135,10 @@ impl Judge<'_> {
             "DeadlineExceeded" => {
                 let deadline = job.spec.active_deadline_seconds.map(jiff::SignedDuration::from_secs);
                 match (deadline, job.status.start_time, change.at) {
-                    (Some(deadline), Some(start), Some(now)) => now.duration_since(start) >= deadline,
+                    (Some(deadline), Some(start), Some(now)) => {
+                        let now = self.history.latest_clock(now, self.tolerance.window);
+                        now.duration_since(start) >= deadline
+                    }
                     (deadline, ..) => deadline.is_some(),
                 }
             }
@@ -179,6 +182,7 @@ impl Judge<'_> {
         let mut told: BTreeMap<(u32, &str, &str), usize> = BTreeMap::new();
         let finishing = |reason: &str| FINISHES.contains(&reason);
         for told_of in self.history.announcements.iter().filter(|one| finishing(&one.reason)) {
+            self.met("end announced");
             *told.entry((told_of.life, &*told_of.uid, &*told_of.reason)).or_default() += 1;
             let finished = self.ledger.jobs.get(&told_of.uid).and_then(|job| job.finished_revision);
             if finished.is_none_or(|revision| revision > told_of.revision) {
