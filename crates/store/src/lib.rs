@@ -18,6 +18,7 @@ mod event;
 mod index;
 mod list;
 mod options;
+pub mod private;
 mod queue;
 mod record;
 mod recovery;

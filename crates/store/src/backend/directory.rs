@@ -3,11 +3,12 @@
 //! Checked before the engine sees it: the directory is ours alone (BI-120), no other process uses it (BI-121), and its
 //! format is one we know (BI-124).
 
+use crate::private::{self, PrivateError};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -35,14 +36,9 @@ const FORMAT_BYTES_MAX: u64 = 256;
 pub enum DirectoryError {
     #[error("{attempt} `{}`", path.display())]
     Io { attempt: &'static str, path: PathBuf, source: io::Error },
-    #[error("`{}` is not a directory", path.display())]
-    NotADirectory { path: PathBuf },
-    #[error("`{}` is a symbolic link; name the directory itself", path.display())]
-    SymbolicLink { path: PathBuf },
-    #[error("`{}` belongs to user {owner}, and this process runs as user {user}", path.display())]
-    Owner { path: PathBuf, owner: u32, user: u32 },
-    #[error("`{}` can be written by others (mode {mode:03o}); run `chmod 700` on it if nobody has tampered with it", path.display())]
-    Writable { path: PathBuf, mode: u32 },
+    /// It is not ours alone.
+    #[error(transparent)]
+    Private(#[from] PrivateError),
     #[error("`{}` is in use by process {holder}", path.display())]
     Locked { path: PathBuf, holder: String },
     #[error("`{}` says {found:?}, and this version only knows {known:?}", path.display(), known = FORMAT_TEXT.trim_end())]
@@ -65,8 +61,7 @@ pub(super) struct Directory {
 impl Directory {
     /// Creates the directory if there is none, checks it, locks it, and reads its format.
     pub(super) fn open(path: &Path) -> Result<Self, DirectoryError> {
-        create(path)?;
-        check_access(path)?;
+        private::directory(path)?;
         let lock = lock(path)?;
         let new = prepare(path)?;
         Ok(Self { path: path.to_owned(), _lock: lock, new })
@@ -84,35 +79,6 @@ impl Directory {
     pub(super) fn complete(&self) -> Result<(), DirectoryError> {
         if self.new { write_format(&self.path, FORMAT_TEXT) } else { Ok(()) }
     }
-}
-
-fn create(path: &Path) -> Result<(), DirectoryError> {
-    match path.symlink_metadata() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io_error("create directory", path))
-        }
-        Err(error) => Err(io_error("look at", path)(error)),
-        Ok(metadata) if metadata.is_symlink() => Err(DirectoryError::SymbolicLink { path: path.to_owned() }),
-        Ok(metadata) if !metadata.is_dir() => Err(DirectoryError::NotADirectory { path: path.to_owned() }),
-        Ok(_) => Ok(()),
-    }
-}
-
-fn check_access(path: &Path) -> Result<(), DirectoryError> {
-    let metadata = path.metadata().map_err(io_error("look at", path))?;
-    let user = rustix::process::geteuid().as_raw();
-    if metadata.uid() != user {
-        return Err(DirectoryError::Owner { path: path.to_owned(), owner: metadata.uid(), user });
-    }
-    let mode = metadata.mode() & 0o777;
-    if mode & 0o022 != 0 {
-        return Err(DirectoryError::Writable { path: path.to_owned(), mode });
-    }
-    if mode != 0o700 {
-        // Objects may hold secrets: what others could read so far, they no longer can (INV-53).
-        std::fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(io_error("restrict", path))?;
-    }
-    Ok(())
 }
 
 fn lock(directory: &Path) -> Result<File, DirectoryError> {
@@ -207,6 +173,8 @@ fn io_error(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Dir
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn temporary() -> tempfile::TempDir {
         tempfile::tempdir().unwrap()
@@ -255,11 +223,11 @@ mod tests {
         std::fs::create_dir(&target).unwrap();
         let link = parent.path().join("link");
         std::os::unix::fs::symlink(&target, &link).unwrap();
-        assert!(matches!(Directory::open(&link), Err(DirectoryError::SymbolicLink { .. })));
+        assert!(matches!(Directory::open(&link), Err(DirectoryError::Private(PrivateError::SymbolicLink { .. }))));
 
         let file = parent.path().join("file");
         std::fs::write(&file, "").unwrap();
-        assert!(matches!(Directory::open(&file), Err(DirectoryError::NotADirectory { .. })));
+        assert!(matches!(Directory::open(&file), Err(DirectoryError::Private(PrivateError::NotADirectory { .. }))));
 
         for (given, allowed) in [(0o777, false), (0o770, false), (0o702, false), (0o755, true), (0o700, true)] {
             std::fs::set_permissions(&target, Permissions::from_mode(given)).unwrap();
