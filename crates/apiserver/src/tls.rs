@@ -11,10 +11,10 @@
 //! Sockets are elsewhere (`serve`), and so is the kubeconfig (the `cli` crate writes it for people).
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
+use store::private::{self, PrivateError};
 use tokio_rustls::rustls::{
     self, RootCertStore, ServerConfig,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier as _},
@@ -58,8 +59,7 @@ impl Identity {
     pub fn load_or_create(dir: &Path, names: &[String], now: Timestamp) -> Result<Self, Error> {
         let pki = dir.join("pki");
         // Keys are in there: nobody else may enter, whatever the user's umask (BI-122).
-        let made = DirBuilder::new().recursive(true).mode(0o700).create(&pki);
-        made.map_err(|source| Error::Write { path: pki.clone(), source })?;
+        private::directory(&pki)?;
         let (authority, is_new) = load_or_create_authority(&pki, now)?;
         let server = match load_pair(&pki.join("server.pem"))? {
             Some(pair) if !is_new && serves(&pair, &authority, names, now) => pair,
@@ -106,18 +106,19 @@ impl Token {
     }
 
     fn load_or_create(path: &Path) -> Result<Self, Error> {
-        match fs::read_to_string(path) {
-            // Short tokens could be guessed; a file that an editor emptied must not open the door.
-            Ok(text) if text.trim().len() >= TOKEN_BYTES => Ok(Self(text.trim().to_owned())),
-            Ok(_) => Err(Error::Token { path: path.to_owned() }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let token = Self::random()?;
-                write_private(path, format!("{}\n", token.0).as_bytes())
-                    .map_err(|source| Error::Write { path: path.to_owned(), source })?;
-                Ok(token)
-            }
-            Err(source) => Err(Error::Read { path: path.to_owned(), source }),
+        let Some(contents) = private::read(path)? else {
+            let token = Self::random()?;
+            write_private(path, format!("{}\n", token.0).as_bytes())
+                .map_err(|source| Error::Write { path: path.to_owned(), source })?;
+            return Ok(token);
+        };
+        let text = str::from_utf8(&contents).unwrap_or_default().trim();
+        // Short tokens could be guessed; a file that an editor emptied must not open the door (BI-125). What no header
+        // can carry would lock everybody out.
+        if text.len() < TOKEN_BYTES || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(Error::Token { path: path.to_owned() });
         }
+        Ok(Self(text.to_owned()))
     }
 
     fn random() -> Result<Self, Error> {
@@ -161,11 +162,12 @@ fn replace(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
 /// Why there is no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("read `{}`", path.display())]
-    Read { path: PathBuf, source: io::Error },
+    /// A key or the token cannot be read, or could have been by others.
+    #[error(transparent)]
+    Private(#[from] PrivateError),
     #[error("write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("`{}` does not hold a token of at least {TOKEN_BYTES} characters", path.display())]
+    #[error("`{}` does not hold one token of at least {TOKEN_BYTES} ASCII characters without blanks", path.display())]
     Token { path: PathBuf },
     #[error("no random numbers from the system")]
     Random,
@@ -201,11 +203,7 @@ fn load_or_create_authority(pki: &Path, now: Timestamp) -> Result<(Pair, bool), 
 
 /// `None` when the file is missing or damaged: what it held can be made again.
 fn load_pair(path: &Path) -> Result<Option<Pair>, Error> {
-    let pem = match fs::read(path) {
-        Ok(pem) => pem,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(Error::Read { path: path.to_owned(), source }),
-    };
+    let Some(pem) = private::read(path)? else { return Ok(None) };
     match (PrivatePkcs8KeyDer::from_pem_slice(&pem), CertificateDer::from_pem_slice(&pem)) {
         (Ok(key), Ok(certificate)) => Ok(Some(Pair { key, certificate })),
         _ => {
@@ -387,11 +385,46 @@ mod tests {
 
     #[test]
     fn a_damaged_token_is_refused_and_never_accepted_as_empty() {
-        for text in ["", "\n", "short"] {
+        let good = "0123456789abcdef0123456789abcdef";
+        let inner = [" ", "\t", "\n", "\u{a0}", "\u{e9}", "\0"].map(|wrong| format!("{good}{wrong}{good}\n"));
+        let blank = [String::new(), "\n".to_owned(), " ".repeat(64), "short".to_owned()];
+        for text in blank.into_iter().chain(inner) {
             let dir = tempfile::tempdir().unwrap();
-            fs::write(dir.path().join("token"), text).unwrap();
+            fs::write(dir.path().join("token"), &text).unwrap();
             let error = Identity::load_or_create(dir.path(), &names(), now()).unwrap_err();
             assert!(matches!(error, Error::Token { .. }), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn secrets_that_others_could_read_are_theirs_no_longer_and_those_they_could_write_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let first = Identity::load_or_create(dir, &names(), now()).unwrap();
+        let set_mode =
+            |file: &str, mode| fs::set_permissions(dir.join(file), fs::Permissions::from_mode(mode)).unwrap();
+        for (file, open, closed, writable) in [
+            ("token", 0o644, 0o600, 0o646),
+            ("pki/ca.pem", 0o640, 0o600, 0o660),
+            ("pki/server.pem", 0o604, 0o600, 0o602),
+            ("pki", 0o755, 0o700, 0o777),
+        ] {
+            set_mode(file, open);
+            let again = Identity::load_or_create(dir, &names(), now()).unwrap();
+            assert_eq!((&again.token, &again.authority), (&first.token, &first.authority), "{file}");
+            assert_eq!(fs::metadata(dir.join(file)).unwrap().permissions().mode() & 0o777, closed, "{file}");
+            set_mode(file, writable);
+            let error = Identity::load_or_create(dir, &names(), now()).unwrap_err();
+            assert!(matches!(error, Error::Private(PrivateError::Writable { .. })), "{file}: {error}");
+            set_mode(file, closed);
+            let moved = dir.join("moved");
+            fs::rename(dir.join(file), &moved).unwrap();
+            std::os::unix::fs::symlink(&moved, dir.join(file)).unwrap();
+            let error = Identity::load_or_create(dir, &names(), now()).unwrap_err();
+            assert!(matches!(error, Error::Private(PrivateError::SymbolicLink { .. })), "{file}: {error}");
+            fs::rename(&moved, dir.join("back")).unwrap();
+            fs::remove_file(dir.join(file)).unwrap();
+            fs::rename(dir.join("back"), dir.join(file)).unwrap();
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    fmt, fs, io,
+    fmt, io,
     path::{Path, PathBuf},
 };
 
@@ -20,6 +20,7 @@ use ring::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use store::private::{self, PrivateError};
 use tokio_rustls::rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject as _};
 
 use crate::tls::write_private;
@@ -92,8 +93,9 @@ pub struct TokenIssuer {
 /// Why there is no issuer, or no token.
 #[derive(Debug, thiserror::Error)]
 pub enum IssuerError {
-    #[error("read `{}`", path.display())]
-    Read { path: PathBuf, source: io::Error },
+    /// The key cannot be read, or could have been by others.
+    #[error(transparent)]
+    Private(#[from] PrivateError),
     #[error("write `{}`", path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("`{}` does not hold a P-256 key in PKCS #8", path.display())]
@@ -107,20 +109,16 @@ pub enum IssuerError {
 impl TokenIssuer {
     /// Reads the key kept at `path`, or makes one there that only its owner may read. Tokens outlive a restart that way.
     pub fn load_or_create(path: &Path) -> Result<Self, IssuerError> {
-        match fs::read(path) {
-            Ok(pem) => {
-                let key = PrivatePkcs8KeyDer::from_pem_slice(&pem).ok();
-                key.and_then(|key| Self::from_pkcs8(key.secret_pkcs8_der()))
-                    .ok_or_else(|| IssuerError::Key { path: path.to_owned() })
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let key = rcgen::KeyPair::generate().map_err(|_| IssuerError::Generate)?;
-                write_private(path, key.serialize_pem().as_bytes())
-                    .map_err(|source| IssuerError::Write { path: path.to_owned(), source })?;
-                Self::from_pkcs8(&key.serialize_der()).ok_or(IssuerError::Generate)
-            }
-            Err(source) => Err(IssuerError::Read { path: path.to_owned(), source }),
+        if let Some(pem) = private::read(path)? {
+            let key = PrivatePkcs8KeyDer::from_pem_slice(&pem).ok();
+            return key
+                .and_then(|key| Self::from_pkcs8(key.secret_pkcs8_der()))
+                .ok_or_else(|| IssuerError::Key { path: path.to_owned() });
         }
+        let key = rcgen::KeyPair::generate().map_err(|_| IssuerError::Generate)?;
+        write_private(path, key.serialize_pem().as_bytes())
+            .map_err(|source| IssuerError::Write { path: path.to_owned(), source })?;
+        Self::from_pkcs8(&key.serialize_der()).ok_or(IssuerError::Generate)
     }
 
     /// An issuer whose tokens end with the process.
@@ -223,7 +221,7 @@ impl fmt::Debug for TokenIssuer {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::unix::fs::PermissionsExt as _, sync::LazyLock};
+    use std::{fs, os::unix::fs::PermissionsExt as _, sync::LazyLock};
 
     use proptest::prelude::*;
 
