@@ -1,13 +1,15 @@
 //! The kubeconfig that `tally up` writes for clients: server, authority and token in one private file.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
 use apiserver::tls::{Identity, write_private};
 use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde_json::Value;
 
 use crate::failure::Failure;
 
@@ -19,7 +21,8 @@ pub(crate) fn write(path: &Path, address: SocketAddr, identity: &Identity) -> Re
     refuse_foreign(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder
-        .map_or(Ok(()), fs::create_dir_all)
+        // Whoever could write there could send clients to another server (BI-122).
+        .map_or(Ok(()), |folder| DirBuilder::new().recursive(true).mode(0o700).create(folder))
         .and_then(|()| write_private(path, text(address, identity).as_bytes()))
         .with_context(|| format!("write the kubeconfig `{}`", path.display()))
         .map_err(|error| Failure::new(error).hint("pass another place with `--kubeconfig-out FILE`"))
@@ -69,7 +72,8 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 fn text(address: SocketAddr, identity: &Identity) -> String {
     let server = server_url(address);
     let authority = BASE64_STANDARD.encode(&identity.authority);
-    let token = identity.token.reveal();
+    // In quotes: a token of digits only would be read as a number.
+    let token = Value::from(identity.token.reveal());
     format!(
         "\
 {MARK}

@@ -3,9 +3,10 @@
 //! Everything else in the file stays as it is, but for comments, which kubectl does not keep either. The current context
 //! is only set if there is none.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
@@ -44,7 +45,9 @@ fn merge(path: &Path, address: SocketAddr, identity: &Identity) -> anyhow::Resul
     // A link is followed: people keep such files elsewhere, and the link must stay one.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(|| format!("make `{}`", folder.display()))?;
+        // As for the other kubeconfig: nobody else writes there.
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.with_context(|| format!("make `{}`", folder.display()))?;
     }
     let _lock = Lock::take(&path)?;
     let text = match fs::read_to_string(&path) {

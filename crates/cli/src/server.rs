@@ -9,8 +9,8 @@ use anyhow::{Context as _, anyhow};
 use apiserver::logs::LogSource;
 use apiserver::serve::{Limits, serve};
 use apiserver::storage::ObjectStore;
-use apiserver::tls::{Identity, server_names};
-use apiserver::{ApiServer, Environment, Options, TokenIssuer};
+use apiserver::tls::{self, Identity, server_names};
+use apiserver::{ApiServer, Environment, IssuerError, Options, TokenIssuer};
 use batch_types::gates::Gates;
 use controllers::runtime::metrics::Exposition;
 use controllers::runtime::{Metrics, Shutdown};
@@ -18,12 +18,16 @@ use jiff::Timestamp;
 use store::{BackendError, DirectoryError, OpenError};
 use tokio::net::TcpListener;
 
+use crate::data_dir;
 use crate::failure::Failure;
 use crate::instance;
 use crate::kubeconfig::shell_word;
 
 /// The version clients are told at `/version`.
 pub(crate) const KUBERNETES_VERSION: &str = "v1.36.4";
+
+/// What to do about a key or token that is damaged.
+const HINT_REMOVE: &str = "a file that is named here can be removed to get a new one";
 
 /// Where objects are kept.
 #[derive(Debug, Clone, Copy)]
@@ -63,8 +67,10 @@ impl Server {
         let store = open_store(Place::Directory(data))?;
         let door = Door::open(data, listen).await?;
         let server = Self::new(store, gates, Some(door.identity.token.reveal().to_owned())).await?;
-        let issuer = TokenIssuer::load_or_create(&data.join("pki").join("service-account.key"))
-            .map_err(|error| Failure::new(error).hint("a file that is named here can be removed to get a new one"))?;
+        let issuer = TokenIssuer::load_or_create(&data.join("pki").join("service-account.key")).map_err(|error| {
+            let hint = if let IssuerError::Private(refused) = &error { data_dir::remedy(refused) } else { None };
+            Failure::new(error).hint(hint.unwrap_or_else(|| HINT_REMOVE.to_owned()))
+        })?;
         server.api.set_token_issuer(issuer);
         Ok((server, door))
     }
@@ -130,8 +136,11 @@ impl Door {
     async fn open(data: &Path, listen: SocketAddr) -> Result<Self, Failure> {
         let listener = bind("--listen", listen).await?;
         let address = listener.local_addr().context("find the port")?;
-        let identity = Identity::load_or_create(data, &server_names(listen.ip()), Timestamp::now())
-            .map_err(|error| Failure::new(error).hint("a file that is named here can be removed to get a new one"))?;
+        let identity =
+            Identity::load_or_create(data, &server_names(listen.ip()), Timestamp::now()).map_err(|error| {
+                let hint = if let tls::Error::Private(refused) = &error { data_dir::remedy(refused) } else { None };
+                Failure::new(error).hint(hint.unwrap_or_else(|| HINT_REMOVE.to_owned()))
+            })?;
         Ok(Self { identity, listener, address })
     }
 
@@ -151,12 +160,18 @@ fn open_store(place: Place<'_>) -> Result<ObjectStore, Failure> {
         Place::Directory(data) => ObjectStore::open_directory(&data.join("store"), options, attributes),
     };
     opened.map_err(|error| {
-        let in_use =
-            matches!(&error, OpenError::Backend { source: BackendError::Directory(DirectoryError::Locked { .. }), .. });
-        Failure::new(error).hint(match place {
-            Place::Directory(data) if in_use => in_use_hint(data),
-            _ => "pass another directory with `--data DIR`, or bring a copy of this one back".to_owned(),
-        })
+        let other = || "pass another directory with `--data DIR`, or bring a copy of this one back".to_owned();
+        let hint = match (&error, place) {
+            (OpenError::Backend { source: BackendError::Directory(source), .. }, Place::Directory(data)) => {
+                match source {
+                    DirectoryError::Locked { .. } => in_use_hint(data),
+                    DirectoryError::Private(refused) => data_dir::remedy(refused).unwrap_or_else(other),
+                    _ => other(),
+                }
+            }
+            _ => other(),
+        };
+        Failure::new(error).hint(hint)
     })
 }
 
