@@ -90,7 +90,13 @@ fn look(path: &Path) -> Result<Option<(File, Metadata)>, PrivateError> {
         Err(Errno::NOENT) => Ok(None),
         // Also said of links in a circle further up.
         Err(Errno::LOOP) if path.is_symlink() => Err(PrivateError::SymbolicLink { path: path.to_owned() }),
-        Err(error) => Err(io_error("open", path)(error.into())),
+        Err(error) => {
+            // Whose it is says more than that it cannot be opened.
+            if let (Errno::ACCESS, Ok(metadata)) = (error, path.symlink_metadata()) {
+                check(&metadata, path)?;
+            }
+            Err(io_error("open", path)(error.into()))
+        }
     }
 }
 
