@@ -20,9 +20,6 @@ use crate::{status::Status, storage::Stored};
 /// The most a request body may hold (AS-11).
 pub const BODY_BYTES_MAX: usize = 3_145_728;
 
-/// How much of an unwanted body is read for politeness' sake.
-const DRAIN_BYTES_MAX: usize = 4 * BODY_BYTES_MAX;
-
 /// How much of a large answer is joined into one frame.
 const FRAME_BYTES: usize = 64 * 1024;
 
@@ -43,14 +40,13 @@ where
     body.map_err(|error| BodyError(error.into())).boxed_unsync()
 }
 
-/// Reads a whole body within its bound.
+/// Reads a whole body within its bound. What is beyond is left to the transport.
 pub async fn read(mut body: RequestBody) -> Result<Bytes, Status> {
     let mut whole = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Status::bad_request(format!("reading the request body: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.len() + data.len() > BODY_BYTES_MAX {
-            drain(body).await;
             return Err(Status::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}")));
         }
         if whole.is_empty() && body.is_end_stream() {
@@ -59,18 +55,6 @@ pub async fn read(mut body: RequestBody) -> Result<Bytes, Status> {
         whole.extend_from_slice(&data);
     }
     Ok(whole.freeze())
-}
-
-/// Reads on and forgets, so that a client which is still sending gets to see the answer instead of a reset.
-pub async fn drain(mut body: RequestBody) {
-    let mut left = DRAIN_BYTES_MAX;
-    while let Some(Ok(frame)) = body.frame().await {
-        let bytes = frame.data_ref().map_or(0, Bytes::len);
-        match left.checked_sub(bytes) {
-            Some(rest) => left = rest,
-            None => return,
-        }
-    }
 }
 
 /// An answer's body: known bytes, many shared pieces, or a stream that goes on.

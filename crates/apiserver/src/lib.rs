@@ -17,6 +17,7 @@ mod documents;
 mod environment;
 mod expiry;
 mod host;
+pub mod leftover;
 mod limits;
 pub mod logs;
 mod metadata;

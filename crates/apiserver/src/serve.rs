@@ -17,6 +17,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Either;
@@ -27,7 +28,7 @@ use hyper_util::server::conn::auto;
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
@@ -35,7 +36,9 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 use tower::{Service, ServiceExt as _};
 
+use crate::body::BODY_BYTES_MAX;
 use crate::host::Hosts;
+use crate::leftover::{self, Lent};
 use crate::opening::{self, Reopened};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
@@ -63,6 +66,10 @@ pub struct Limits {
     pub streams: u32,
     /// Bytes of one HTTP/2 response that may wait for a slow peer.
     pub send_buffer: usize,
+    /// How long the rest of a body that nobody wants is read, so that its sender sees the answer …
+    pub leftover: Duration,
+    /// … and how much of it.
+    pub leftover_bytes: usize,
     /// From the end of `shutdown` until connections are cut.
     pub drain: Duration,
 }
@@ -79,6 +86,8 @@ impl Default for Limits {
             header_bytes: 64 << 10,
             streams: 1000,
             send_buffer: 64 << 10,
+            leftover: Duration::from_secs(1),
+            leftover_bytes: 4 * BODY_BYTES_MAX,
             drain: Duration::from_millis(1500),
         }
     }
@@ -100,7 +109,7 @@ pub async fn serve<S, B>(
     shutdown: impl Future<Output = ()>,
 ) -> Drained
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S: Service<Request<Lent>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Future: Send,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -188,7 +197,7 @@ struct Door<S> {
 
 impl<S, B> Door<S>
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S: Service<Request<Lent>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Future: Send,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
@@ -207,7 +216,10 @@ where
         };
         let Some(stream) = self.opened(stream, &mut draining).await else { return };
         let activity = Arc::new(Activity::default());
-        let service = service_fn(|request| {
+        let (back, mut unread) = mpsc::unbounded_channel();
+        let mut leftovers = FuturesUnordered::new();
+        let service = service_fn(|request: Request<Incoming>| {
+            let request = request.map(|body| Lent::new(body, &back));
             let refusal = self.hosts.refusal(&request);
             let answer = refusal.is_none().then(|| self.service.clone().oneshot(request));
             let in_flight = InFlight::begin(&activity);
@@ -234,6 +246,10 @@ where
                     connection.as_mut().graceful_shutdown();
                     told_to_end = true;
                 }
+                Some(body) = unread.recv() => {
+                    leftovers.push(leftover::forget(body, self.limits.leftover_bytes, self.limits.leftover));
+                }
+                Some(()) = leftovers.next() => {}
             }
         }
     }
@@ -387,7 +403,7 @@ mod tests {
     }
 
     impl Routes {
-        async fn answer(mut self, request: Request<Incoming>) -> Result<Response<TestBody>, Infallible> {
+        async fn answer(mut self, request: Request<Lent>) -> Result<Response<TestBody>, Infallible> {
             self.started.add_permits(1);
             let text = |text: &'static str| Full::from(text).boxed_unsync();
             Ok(match request.uri().path() {
@@ -617,6 +633,41 @@ mod tests {
             let answer = read_to_close(&mut stream).await;
             assert!(answer.starts_with(&format!("HTTP/1.1 {code} ")), "{request}: {answer}");
         }
+    }
+
+    /// Announces a body to a service that reads none, and sends its first byte.
+    async fn begin_upload(server: &TestServer, length: usize) -> ClientStream<TcpStream> {
+        let mut stream = server.connect(&["http/1.1"]).await;
+        let head = format!("POST /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n1");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        stream
+    }
+
+    /// BI-15.
+    #[tokio::test]
+    async fn clients_that_stop_in_a_body_are_answered_and_dropped() {
+        let server = TestServer::start(Limits { leftover: SHORT, ..Limits::default() }).await;
+        let answer = read_to_close(&mut begin_upload(&server, 10).await).await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn the_answer_does_not_wait_for_a_body_and_the_connection_goes_on_after_it() {
+        let server = TestServer::start(Limits { leftover: 6 * PATIENCE, ..Limits::default() }).await;
+        let mut stream = begin_upload(&server, 10).await;
+        read_until(&mut stream, "hello").await;
+        stream.write_all(b"234567890GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        assert!(read_until(&mut stream, "hello").await.starts_with("HTTP/1.1 200 "));
+    }
+
+    #[tokio::test]
+    async fn no_more_than_so_much_is_read_of_a_body_that_nobody_wants() {
+        let limits = Limits { leftover: 6 * PATIENCE, leftover_bytes: 10, ..Limits::default() };
+        let server = TestServer::start(limits).await;
+        let mut stream = begin_upload(&server, 1000).await;
+        read_until(&mut stream, "hello").await;
+        stream.write_all(&[b'x'; 20]).await.unwrap();
+        assert_eq!(read_to_close(&mut stream).await, "");
     }
 
     #[tokio::test]

@@ -203,10 +203,6 @@ impl ApiServer {
             tracing::warn!(path, dropped = call.query.dropped, "query parameters that cannot be decoded were ignored");
         }
         let outcome = self.decide(call, path, in_process, &mut manner).await;
-        let unread = call.body.get_mut().take();
-        if let Some(body) = unread {
-            crate::body::drain(body).await;
-        }
         let mut response = match outcome {
             Ok(Outcome::Response(response)) => response,
             Ok(Outcome::Answer(answer)) => {
@@ -258,7 +254,8 @@ impl ApiServer {
             Route::Review(review) => {
                 manner.representation = negotiate::accept(&call.headers, Offer::Plain)?;
                 let namespace = route::attributes(&call.method, path, &call.query).namespace;
-                reviews::create(&self.state, call, review, &namespace).await.map(Outcome::Answer)
+                let limit = call.limit;
+                within(limit, reviews::create(&self.state, call, review, &namespace)).await.map(Outcome::Answer)
             }
             Route::Resource(target) => self.resource(call, &target, manner).await.map(Outcome::Answer),
         }
@@ -280,10 +277,14 @@ impl ApiServer {
         if verb.streams() {
             return work.await;
         }
-        tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
-            Err(Status::new(504, "Timeout", "Timeout: request did not complete within the requested timeout"))
-        })
+        within(limit, work).await
     }
+}
+
+async fn within(limit: Duration, work: impl Future<Output = Result<Answer, Status>>) -> Result<Answer, Status> {
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+        Err(Status::new(504, "Timeout", "Timeout: request did not complete within the requested timeout"))
+    })
 }
 
 /// Names are checked when they are sought (upstream's `NamespaceKeyFunc`): no object can have one that a path could not.

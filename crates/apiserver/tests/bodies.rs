@@ -2,8 +2,14 @@
 
 mod common;
 
-use common::{Api, CONFIG_MAPS, config_map};
-use http::Method;
+use std::{convert::Infallible, time::Duration};
+
+use bytes::Bytes;
+use common::{Api, CONFIG_MAPS, TOKEN, config_map};
+use futures_util::{StreamExt as _, stream};
+use http::{Method, Request, header};
+use http_body::{Body, Frame};
+use http_body_util::StreamBody;
 use serde_json::{Value, json};
 
 const APPLY: &str = "application/apply-patch+yaml";
@@ -128,4 +134,39 @@ async fn delete_options_are_decoded_on_their_own_terms() {
         .await
         .expect(200);
     api.get(&path).await.expect(200);
+}
+
+/// A body that begins and never goes on.
+fn stalled(bytes: usize) -> impl Body<Data = Bytes, Error = Infallible> + Send {
+    let begin = Frame::data(Bytes::from(vec![b'x'; bytes]));
+    StreamBody::new(stream::iter([Ok(begin)]).chain(stream::pending()))
+}
+
+/// Whom the body does not matter to does not wait for it (AS-36, BI-15), and nobody does for ever.
+#[tokio::test(start_paused = true)]
+async fn bodies_that_stall_hold_up_only_those_who_read_them() {
+    const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let api = Api::inline().await;
+    let beyond_the_limit = 3_145_729;
+    let at_once = Duration::ZERO;
+    let request_timeout = Duration::from_secs(60);
+    for (method, path, token, bytes, code, after) in [
+        (Method::POST, CONFIG_MAPS, "", 1, 403, at_once),
+        (Method::GET, CONFIG_MAPS, TOKEN, 1, 200, at_once),
+        (Method::GET, "/nowhere", TOKEN, 1, 404, at_once),
+        (Method::POST, CONFIG_MAPS, TOKEN, beyond_the_limit, 413, at_once),
+        (Method::POST, CONFIG_MAPS, TOKEN, 1, 504, request_timeout),
+        (Method::POST, REVIEWS, TOKEN, 1, 504, request_timeout),
+    ] {
+        let mut request = Request::builder().method(&method).uri(path);
+        if !token.is_empty() {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(stalled(bytes)).unwrap();
+        let begin = tokio::time::Instant::now();
+        let answered = tokio::time::timeout(2 * request_timeout, api.server.handle(request)).await;
+        let answer = answered.unwrap_or_else(|_| panic!("{method} {path} with {bytes} bytes: no answer"));
+        let took = tokio::time::Instant::now() - begin;
+        assert_eq!((answer.status().as_u16(), took), (code, after), "{method} {path} with {bytes} bytes");
+    }
 }
