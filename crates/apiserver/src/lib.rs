@@ -4,6 +4,7 @@
 //! file per verb, `resources/` one strategy of pure functions per kind. Stored JSON is served as it is (design D3).
 //! Nothing here reconciles anything; controllers are clients like everybody else.
 
+mod activity;
 mod admission;
 mod answer;
 mod attributes;

@@ -1,4 +1,4 @@
-//! The first line of a connection: which HTTP is spoken (BI-14).
+//! The first line of a connection, or the preface of HTTP/2: which HTTP is spoken (BI-14).
 //!
 //! hyper answers every line it cannot read with 400; a version that does not exist is told apart here, as Go's server
 //! does it. What was read to find out is read again by whoever gets the stream.
@@ -6,26 +6,37 @@
 use std::{
     io::{self, IoSlice},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 
+use crate::activity::Activity;
+
 /// The answer to a version nobody has heard of.
 pub(crate) const VERSION_ANSWER: &str = "HTTP/1.1 505 HTTP Version Not Supported\r\nContent-Type: text/plain; \
                                          charset=utf-8\r\nConnection: close\r\n\r\n505 HTTP Version Not Supported: \
                                          unsupported protocol version";
 
-/// Reads the first line, or as much as `bytes_max`; the bytes read so far.
+/// How every connection of HTTP/2 begins (RFC 9113, 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Reads the first line, of HTTP/2 the whole preface, or as much as `bytes_max`; the bytes read so far.
 pub(crate) async fn read<S: AsyncRead + Unpin>(stream: &mut S, bytes_max: usize) -> io::Result<Bytes> {
     let mut opening = BytesMut::with_capacity(1024);
-    while !opening.contains(&b'\n') && opening.len() < bytes_max {
+    while !is_whole(&opening) && opening.len() < bytes_max {
         if stream.read_buf(&mut opening).await? == 0 {
             break;
         }
     }
     Ok(opening.freeze())
+}
+
+/// hyper has no limit for the time that a preface takes, so it is not given parts of one.
+fn is_whole(opening: &[u8]) -> bool {
+    opening.contains(&b'\n') && (opening.len() >= PREFACE.len() || !PREFACE.starts_with(opening))
 }
 
 /// Whether a line asks for a version of HTTP that is not served. Lines that are no requests are somebody else's.
@@ -40,23 +51,35 @@ pub(crate) fn is_of_unknown_version(opening: &[u8]) -> bool {
     is_version && !matches!(version, b"1.0" | b"1.1") && line != b"PRI * HTTP/2.0"
 }
 
-/// A stream whose first bytes were read already.
+/// A stream whose first bytes were read already. What comes after them counts as activity of the connection.
 #[derive(Debug)]
 pub(crate) struct Reopened<S> {
     opening: Bytes,
+    is_http_2: bool,
     stream: S,
+    activity: Arc<Activity>,
 }
 
 impl<S> Reopened<S> {
-    pub(crate) fn new(opening: Bytes, stream: S) -> Self {
-        Self { opening, stream }
+    pub(crate) fn new(opening: Bytes, stream: S, activity: Arc<Activity>) -> Self {
+        let is_http_2 = opening.starts_with(PREFACE);
+        Self { opening, is_http_2, stream, activity }
+    }
+
+    pub(crate) fn is_http_2(&self) -> bool {
+        self.is_http_2
     }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Reopened<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.opening.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(cx, buffer);
+            let before = buffer.filled().len();
+            let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+            if buffer.filled().len() > before {
+                self.activity.heard();
+            }
+            return polled;
         }
         let length = self.opening.len().min(buffer.remaining());
         buffer.put_slice(&self.opening[..length]);
@@ -93,6 +116,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Reopened<S> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+    use tokio::io::AsyncWriteExt as _;
+
     use super::*;
 
     #[test]
@@ -112,8 +138,17 @@ mod tests {
         let opening = read(&mut sent, 64).await.unwrap();
         assert!(opening.starts_with(b"GET / HTTP/1.1\r\n"));
         let mut all = String::new();
-        Reopened::new(opening, sent).read_to_string(&mut all).await.unwrap();
+        Reopened::new(opening, sent, Arc::new(Activity::new())).read_to_string(&mut all).await.unwrap();
         assert_eq!(all, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        // All of a preface, and no more than its line of something that only looks like one.
+        for (sent, length) in
+            [(&b"PRI * HTTP/2.0\r\n"[..], None), (PREFACE, Some(24)), (b"PRI * HTTP/2.0\r\nX", Some(17))]
+        {
+            let (mut stream, mut peer) = tokio::io::duplex(64);
+            peer.write_all(sent).await.unwrap();
+            let read = read(&mut stream, 64).now_or_never().map(|read| read.unwrap().len());
+            assert_eq!(read, length, "{sent:?}");
+        }
         // Bounded: a line without end is handed on.
         assert!(read(&mut &[b'x'; 100_000][..], 64).await.unwrap().len() < 100_000);
     }

@@ -25,17 +25,17 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::server::TlsStream;
 use tower::{Service, ServiceExt as _};
 
+use crate::activity::{Activity, InFlight};
 use crate::body::BODY_BYTES_MAX;
 use crate::host::Hosts;
 use crate::leftover::{self, Lent};
@@ -50,9 +50,9 @@ pub struct Limits {
     pub connections: usize,
     /// From accepting a connection to the end of its TLS handshake.
     pub handshake: Duration,
-    /// From the moment an HTTP/1.1 request may begin to the end of its headers. hyper has no other limit for connections
-    /// that sit between requests, so this is kube-apiserver's idle time, not its shorter one for headers: clients that
-    /// keep a connection rely on it.
+    /// From the end of the handshake, later from the first byte of an HTTP/1.1 request, to the end of its headers, and to
+    /// the end of the preface of HTTP/2 (BI-15; kube-apiserver gives 32 s). Clients that keep a connection between
+    /// requests may do so for longer.
     pub header_read: Duration,
     /// A connection without requests is closed after this. kube-apiserver's value.
     pub idle: Duration,
@@ -79,7 +79,7 @@ impl Default for Limits {
         Self {
             connections: 4096,
             handshake: Duration::from_secs(10),
-            header_read: Duration::from_secs(90),
+            header_read: Duration::from_secs(30),
             idle: Duration::from_secs(90),
             ping_interval: Duration::from_secs(30),
             ping_timeout: Duration::from_secs(15),
@@ -174,7 +174,8 @@ fn http_settings(limits: &Limits) -> auto::Builder<TokioExecutor> {
     let mut http = auto::Builder::new(TokioExecutor::new());
     http.http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_read)
+        // hyper counts the time between requests as well, so `header_read` is not for it.
+        .header_read_timeout(limits.idle)
         .max_buf_size(limits.header_bytes as usize);
     http.http2()
         .timer(TokioTimer::new())
@@ -214,8 +215,9 @@ where
             },
             _ = draining.wait_for(|draining| *draining) => return,
         };
-        let Some(stream) = self.opened(stream, &mut draining).await else { return };
-        let activity = Arc::new(Activity::default());
+        let activity = Arc::new(Activity::new());
+        let Some(stream) = self.opened(stream, &activity, &mut draining).await else { return };
+        let is_http_1 = !stream.is_http_2();
         let (back, mut unread) = mpsc::unbounded_channel();
         let mut leftovers = FuturesUnordered::new();
         let service = service_fn(|request: Request<Incoming>| {
@@ -249,7 +251,10 @@ where
                 Some(body) = unread.recv() => {
                     leftovers.push(leftover::forget(body, self.limits.leftover_bytes, self.limits.leftover));
                 }
-                Some(()) = leftovers.next() => {}
+                Some(()) = leftovers.next() => activity.body_ends(),
+                () = activity.in_headers_for(self.limits.header_read), if is_http_1 => {
+                    return tracing::debug!("the headers of a request took too long");
+                }
             }
         }
     }
@@ -270,6 +275,7 @@ where
     async fn opened(
         &self,
         mut stream: TlsStream<TcpStream>,
+        activity: &Arc<Activity>,
         draining: &mut watch::Receiver<bool>,
     ) -> Option<Reopened<TlsStream<TcpStream>>> {
         let reading = opening::read(&mut stream, self.limits.header_bytes as usize);
@@ -283,7 +289,7 @@ where
             let _ = stream.shutdown().await;
             return None;
         }
-        Some(Reopened::new(read, stream))
+        Some(Reopened::new(read, stream, Arc::clone(activity)))
     }
 
     async fn time_to_end(&self, activity: &Activity, mut draining: watch::Receiver<bool>) {
@@ -296,56 +302,6 @@ where
 
 /// What Go's server says, for people who typed `http://`.
 const PLAIN_HTTP_ANSWER: &str = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
-
-/// Whether a connection has requests under way, and since when it has had none.
-#[derive(Debug)]
-struct Activity(Mutex<Requests>);
-
-#[derive(Debug)]
-struct Requests {
-    in_flight: usize,
-    idle_since: Instant,
-}
-
-impl Default for Activity {
-    fn default() -> Self {
-        Self(Mutex::new(Requests { in_flight: 0, idle_since: Instant::now() }))
-    }
-}
-
-impl Activity {
-    async fn idle_for(&self, limit: Duration) {
-        loop {
-            let look_again = {
-                let requests = self.0.lock();
-                if requests.in_flight > 0 { Instant::now() + limit } else { requests.idle_since + limit }
-            };
-            if look_again <= Instant::now() {
-                return;
-            }
-            sleep_until(look_again).await;
-        }
-    }
-}
-
-/// A request that has not been answered to the end.
-#[derive(Debug)]
-struct InFlight(Arc<Activity>);
-
-impl InFlight {
-    fn begin(activity: &Arc<Activity>) -> Self {
-        activity.0.lock().in_flight += 1;
-        Self(Arc::clone(activity))
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        let mut requests = self.0.0.lock();
-        requests.in_flight -= 1;
-        requests.idle_since = Instant::now();
-    }
-}
 
 /// A body that counts as activity of its connection until it ends.
 struct Observed<B> {
@@ -381,6 +337,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::sync::oneshot;
     use tokio::task::JoinHandle;
+    use tokio::time::Instant;
     use tokio_rustls::TlsConnector;
     use tokio_rustls::client::TlsStream as ClientStream;
     use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
@@ -595,6 +552,59 @@ mod tests {
         let mut before_headers = server.connect(&["http/1.1"]).await;
         before_headers.write_all(b"GET /hello HTTP/1.1\r\nHost: lo").await.unwrap();
         assert_eq!(read_to_close(&mut before_headers).await, "");
+        let mut in_the_preface = server.connect(&["h2"]).await;
+        in_the_preface.write_all(b"PRI * HTTP/2.0\r\n\r\nSM").await.unwrap();
+        assert_eq!(read_to_close(&mut in_the_preface).await, "");
+    }
+
+    /// BI-15.
+    #[tokio::test]
+    async fn headers_that_trickle_are_cut_off_and_kept_connections_are_not() {
+        // Enough for the first request on a busy machine.
+        let header_read = 20 * SHORT;
+        let server = TestServer::start(Limits { header_read, ..Limits::default() }).await;
+        let mut stream = server.get("/hello").await;
+        read_until(&mut stream, "hello").await;
+        let mut buffer = [0; 1];
+        assert!(timeout(header_read + SHORT, stream.read(&mut buffer)).await.is_err(), "kept, though no headers come");
+        stream.write_all(b"GET /hello HTTP/1.1\r\n").await.unwrap();
+        let trickle = async {
+            while timeout(SHORT, stream.read(&mut buffer)).await.is_err() {
+                // It may be closed by now, which the next read shows.
+                let _ = stream.write_all(b"X: x\r\n").await;
+            }
+        };
+        timeout(PATIENCE, trickle).await.expect("still open");
+    }
+
+    /// BI-15, with the limit of the product.
+    #[tokio::test(start_paused = true)]
+    async fn headers_have_30_seconds_from_their_first_byte() {
+        let secs = Duration::from_secs;
+        let limit = Limits::default().header_read;
+        let activity = Arc::new(Activity::new());
+        let opened = Instant::now();
+        activity.in_headers_for(limit).await;
+        assert_eq!(opened.elapsed(), secs(30), "of a connection that shows nothing");
+
+        let events = async {
+            let request = InFlight::begin(&activity);
+            sleep(secs(40)).await;
+            activity.heard();
+            drop(request);
+            sleep(secs(60)).await;
+            for _ in 0..5 {
+                activity.heard();
+                sleep(secs(10)).await;
+            }
+        };
+        let begin = Instant::now();
+        tokio::select! {
+            biased;
+            () = events => panic!("headers went on for 50 s"),
+            () = activity.in_headers_for(limit) => {}
+        }
+        assert_eq!(begin.elapsed(), secs(40 + 60 + 30), "neither requests nor the time between them count");
     }
 
     #[tokio::test]
