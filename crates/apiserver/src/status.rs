@@ -4,6 +4,7 @@
 //! `Result<_, Status>`; the response layer encodes it in the representation the client asked for.
 
 use std::{
+    collections::HashSet,
     fmt,
     ops::{Deref, DerefMut},
 };
@@ -12,6 +13,9 @@ use batch_types::field;
 use serde_json::{Map, Value, json};
 
 use crate::resources::Resource;
+
+/// How many validation errors one answer lists. Upstream lists all, but an object of a few megabytes may have a million.
+const ERRORS_MAX: usize = 1000;
 
 /// A failed request, ready to be encoded. Boxed, since it travels in the `Err` of nearly every function here.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,14 +137,15 @@ impl Status {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
-    /// Validation errors of an object (AS-33); `kind` is the Kind, with its group.
+    /// Validation errors of an object (AS-33); `kind` is the Kind, with its group. Beyond [`ERRORS_MAX`] they are only
+    /// counted.
     pub fn invalid(kind: &str, group: &str, name: &str, errors: &[field::Error]) -> Self {
-        let mut texts: Vec<String> = Vec::with_capacity(errors.len());
-        for error in errors {
-            let text = error.to_string();
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
+        let (errors, more) = errors.split_at(errors.len().min(ERRORS_MAX));
+        let mut known = HashSet::with_capacity(errors.len());
+        let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        texts.retain(|text| known.insert(text.clone()));
+        if !more.is_empty() {
+            texts.push(format!("and {} more", more.len()));
         }
         let listed = match texts.as_slice() {
             [] => String::new(),
@@ -309,4 +314,37 @@ pub fn success(details: Option<Details>, code: Option<u16>) -> Value {
         status.insert("code".to_owned(), json!(code));
     }
     Value::Object(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn missing(names: impl IntoIterator<Item = usize>) -> Vec<field::Error> {
+        names.into_iter().map(|at| field::Error::required(&field::Path::new("items").index(at), "")).collect()
+    }
+
+    #[test]
+    fn validation_errors_are_listed_once_in_their_order() {
+        let status = Status::invalid("Job", "batch", "a", &missing([1, 0, 1]));
+        let expected = "Job.batch \"a\" is invalid: [items[1]: Required value, items[0]: Required value]";
+        assert_eq!(status.message, expected);
+        let causes = status.details.as_ref().map(|details| details.causes.len());
+        assert_eq!(causes, Some(3), "upstream tells causes twice");
+        let status = Status::invalid("Job", "batch", "a", &missing([1, 1]));
+        assert_eq!(status.message, "Job.batch \"a\" is invalid: items[1]: Required value");
+    }
+
+    #[test]
+    fn no_more_than_a_thousand_validation_errors_are_listed() {
+        for (errors, end) in [
+            (ERRORS_MAX, "items[998]: Required value, items[999]: Required value]"),
+            (ERRORS_MAX + 1, "items[999]: Required value, and 1 more]"),
+            (1_000_000, "items[999]: Required value, and 999000 more]"),
+        ] {
+            let status = Status::invalid("Job", "batch", "a", &missing(0..errors));
+            assert!(status.message.ends_with(end), "{errors}: …{:.100}", &status.message[status.message.len() - 100..]);
+            assert_eq!(status.details.as_ref().map(|details| details.causes.len()), Some(ERRORS_MAX));
+        }
+    }
 }

@@ -3,6 +3,8 @@
 //! Up to a total length texts are sent as they are. The first one beyond it makes all of them, itself included, start
 //! over cut short, and ends the list if they still are too long together (upstream's `filters.WithWarningRecorder`).
 
+use std::collections::HashSet;
+
 use http::{HeaderMap, HeaderValue, header};
 
 /// How long all texts may be together before they are cut, in characters.
@@ -22,11 +24,13 @@ pub fn add(headers: &mut HeaderMap, warnings: &[String]) {
 /// The texts that are sent.
 fn sent(warnings: &[String]) -> Vec<&str> {
     let mut known: Vec<&str> = Vec::new();
+    // Beside the list: of texts that are left out there may be any number.
+    let mut seen: HashSet<&str> = HashSet::new();
     let mut sent: Vec<&str> = Vec::new();
     let mut length = 0;
     let mut cuts = false;
     for text in warnings.iter().map(String::as_str) {
-        if (cuts && length >= TOTAL_CHARS_MAX) || text.is_empty() || known.contains(&text) {
+        if (cuts && length >= TOTAL_CHARS_MAX) || text.is_empty() || !seen.insert(text) {
             continue;
         }
         known.push(text);

@@ -273,6 +273,18 @@ async fn a_success_policy_without_completions_is_invalid_not_fatal() {
 
 /// INV-47.
 #[tokio::test]
+async fn a_hundred_thousand_errors_are_counted_not_listed() {
+    let api = Api::new().await;
+    let mut object = job("a");
+    object["spec"]["template"]["spec"]["containers"] = json!(vec![json!({}); 100_000]);
+    let answer = api.post(JOBS, object).await.expect(422);
+    assert_eq!(answer.body["details"]["causes"].as_array().unwrap().len(), 1000);
+    let message = answer.body["message"].as_str().unwrap();
+    assert!(message.ends_with(" more]"), "…{}", &message[message.len() - 100..]);
+}
+
+/// INV-47.
+#[tokio::test]
 async fn random_bytes_are_answered_as_bad_requests() {
     let api = Api::new().await;
     api.post(JOBS, job("a")).await.expect(201);
