@@ -20,6 +20,11 @@ pub const OPERATIONS_MAX: usize = 10_000;
 /// Upstream's `JSONPatchMaxCopyBytes`: how much all `copy` operations of a patch may add together.
 pub const COPY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
+/// How many items all operations of a patch may push aside in lists or look through on their way down. Upstream has no
+/// such limit, but a list may have a million items. It is twice what a list takes that grows at its front by as many
+/// operations as there may be.
+pub const ITEMS_MOVED_MAX: usize = OPERATIONS_MAX * OPERATIONS_MAX;
+
 /// The outcome of a JSON patch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Patched {
@@ -32,7 +37,7 @@ pub struct Patched {
 /// Applies a list of operations in order; the first one that fails refuses the whole patch.
 pub fn apply(live: Value, patch: &Value) -> Result<Patched, PatchError> {
     let (operations, strict_errors) = decode(patch)?;
-    let mut document = Document { root: live, copied_bytes: 0 };
+    let mut document = Document { root: live, copied_bytes: 0, moved: Moved(0) };
     for operation in operations {
         document.run(operation).map_err(PatchError::Unprocessable)?;
     }
@@ -104,9 +109,24 @@ fn undecodable(value: &Value, into: &str) -> PatchError {
 struct Document {
     root: Value,
     copied_bytes: usize,
+    moved: Moved,
 }
 
 type Outcome<T = ()> = Result<T, String>;
+
+/// How many items have been moved; [`ITEMS_MOVED_MAX`] is the most.
+struct Moved(usize);
+
+impl Moved {
+    /// Asked before the work is done.
+    fn add(&mut self, items: usize) -> Outcome {
+        self.0 += items;
+        if self.0 > ITEMS_MOVED_MAX {
+            return Err(format!("unable to move {} items of lists, exceeding the limit {ITEMS_MOVED_MAX}", self.0));
+        }
+        Ok(())
+    }
+}
 
 impl Document {
     fn run(&mut self, operation: Operation<'_>) -> Outcome {
@@ -127,23 +147,31 @@ impl Document {
     }
 
     fn insert(&mut self, path: &str, value: Value) -> Outcome {
-        let (parent, key) = self.parent(path)?;
+        let (parent, key) = parent(&mut self.root, path)?;
         match parent {
             Value::Object(members) => {
                 members.insert(key, value);
             }
             Value::Array(items) if key == "-" => items.push(value),
-            Value::Array(items) => items.insert(index(&key, items.len() + 1)?, value),
+            Value::Array(items) => {
+                let at = index(&key, items.len() + 1)?;
+                self.moved.add(items.len() - at)?;
+                items.insert(at, value);
+            }
             _ => return Err(missing(path)),
         }
         Ok(())
     }
 
     fn take(&mut self, path: &str) -> Outcome<Value> {
-        let (parent, key) = self.parent(path)?;
+        let (parent, key) = parent(&mut self.root, path)?;
         match parent {
             Value::Object(members) => members.swap_remove(&key).ok_or_else(|| missing(path)),
-            Value::Array(items) => Ok(items.remove(index(&key, items.len())?)),
+            Value::Array(items) => {
+                let at = index(&key, items.len())?;
+                self.moved.add(items.len() - at)?;
+                Ok(items.remove(at))
+            }
             _ => Err(missing(path)),
         }
     }
@@ -158,7 +186,7 @@ impl Document {
             self.root = value;
             return Ok(());
         }
-        let (parent, key) = self.parent(path)?;
+        let (parent, key) = parent(&mut self.root, path)?;
         match parent {
             Value::Object(members) => {
                 members.insert(key, value);
@@ -174,8 +202,9 @@ impl Document {
 
     fn relocate(&mut self, from: &str, to: &str) -> Outcome {
         let value = self.take(from)?;
-        // Looking through a value that only moves up would make many moves of a large one slow.
+        // A value that only moves up need not be looked through.
         if level(to) > level(from) {
+            self.moved.add(size(&value))?;
             within_depth(to, &value)?;
         }
         self.insert(to, value)
@@ -201,30 +230,30 @@ impl Document {
 
     /// The value at a pointer; `None` for an absent object member, an error for everything else that is not there.
     fn get(&mut self, path: &str) -> Outcome<Option<&Value>> {
-        let (parent, key) = self.parent(path)?;
+        let (parent, key) = parent(&mut self.root, path)?;
         match parent {
             Value::Object(members) => Ok(members.get(&key)),
             Value::Array(items) => Ok(Some(&items[index(&key, items.len())?])),
             _ => Err(missing(path)),
         }
     }
+}
 
-    /// The container that holds the last step of a pointer, and that step.
-    fn parent(&mut self, path: &str) -> Outcome<(&mut Value, String)> {
-        let mut steps = path.split('/').skip(1).map(unescape).peekable();
-        let mut parent = &mut self.root;
-        let mut key = steps.next().ok_or_else(|| missing(path))?;
-        for next in steps {
-            let child = match parent {
-                Value::Object(members) => members.get_mut(&key),
-                Value::Array(items) => index(&key, items.len()).ok().and_then(|at| items.get_mut(at)),
-                _ => None,
-            };
-            parent = child.ok_or_else(|| missing(path))?;
-            key = next;
-        }
-        Ok((parent, key))
+/// The container that holds the last step of a pointer, and that step.
+fn parent<'a>(root: &'a mut Value, path: &str) -> Outcome<(&'a mut Value, String)> {
+    let mut steps = path.split('/').skip(1).map(unescape).peekable();
+    let mut parent = root;
+    let mut key = steps.next().ok_or_else(|| missing(path))?;
+    for next in steps {
+        let child = match parent {
+            Value::Object(members) => members.get_mut(&key),
+            Value::Array(items) => index(&key, items.len()).ok().and_then(|at| items.get_mut(at)),
+            _ => None,
+        };
+        parent = child.ok_or_else(|| missing(path))?;
+        key = next;
     }
+    Ok((parent, key))
 }
 
 fn pointer<'a>(given: Option<&'a str>, member: &str) -> Outcome<&'a str> {
@@ -270,6 +299,15 @@ fn index(step: &str, len: usize) -> Outcome<usize> {
 /// How deep a pointer points.
 fn level(path: &str) -> usize {
     path.bytes().filter(|&byte| byte == b'/').count()
+}
+
+/// How many values there are in a value, itself included. Everything here nests within [`DEPTH_MAX`].
+fn size(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
+        Value::Object(members) => 1 + members.values().map(size).sum::<usize>(),
+        _ => 1,
+    }
 }
 
 /// Copies of a part into itself would otherwise nest without end.
@@ -468,6 +506,27 @@ mod tests {
         }
         let outcome = apply(json!({"a": {}}), &Value::Array(nesting));
         assert!(matches!(outcome, Err(PatchError::Unprocessable(cause)) if cause.contains("exceeded max depth")));
+    }
+
+    #[test]
+    fn moves_of_many_items_are_bounded() {
+        let refused = |live: &Value, operations: Vec<Value>| match apply(live.clone(), &Value::Array(operations)) {
+            Err(PatchError::Unprocessable(cause)) => assert!(cause.starts_with("unable to move 10"), "{cause}"),
+            other => panic!("{:?}", other.map(|patched| patched.strict_errors)),
+        };
+        let large = json!({"l": vec![0; 1_000_000], "m": {}});
+        refused(&large, vec![json!({"op": "add", "path": "/l/0", "value": 1}); 9_000]);
+        refused(&large, vec![json!({"op": "remove", "path": "/l/0"}); 9_000]);
+        refused(&large, vec![json!({"op": "move", "from": "/l/0", "path": "/l/-"}); 9_000]);
+        let down_and_up =
+            [json!({"op": "move", "from": "/l", "path": "/m/l"}), json!({"op": "move", "from": "/m/l", "path": "/l"})];
+        refused(&large, vec![down_and_up; 4_500].concat());
+
+        // Whatever happens at the end of a list costs nothing, and lists that are not large may be worked on at will.
+        for (live, path, items) in [(large, "/l/-", 1_010_000), (json!({"l": []}), "/l/0", OPERATIONS_MAX)] {
+            let patch = Value::Array(vec![json!({"op": "add", "path": path, "value": 1}); OPERATIONS_MAX]);
+            assert_eq!(apply(live, &patch).unwrap().object["l"].as_array().unwrap().len(), items, "{path}");
+        }
     }
 
     proptest! {
