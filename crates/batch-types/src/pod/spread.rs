@@ -1,5 +1,7 @@
 //! Topology spread constraints (JA-P18).
 
+use std::collections::HashMap;
+
 use k8s_openapi::api::core::v1 as core;
 
 use super::affinity::{self, LabelKeys};
@@ -19,6 +21,7 @@ pub(super) fn validate(
     constraints: &[core::TopologySpreadConstraint],
     options: &Options,
 ) {
+    let last = last_of_each(constraints);
     for (i, constraint) in constraints.iter().enumerate() {
         let at = at.index(i);
         let action = constraint.when_unsatisfiable.as_str();
@@ -31,10 +34,7 @@ pub(super) fn validate(
         if !ACTIONS.contains(&action) {
             report.not_supported(&at.child("whenUnsatisfiable"), action, &ACTIONS);
         }
-        let same = |other: &core::TopologySpreadConstraint| {
-            other.topology_key == constraint.topology_key && other.when_unsatisfiable == action
-        };
-        if constraints[i + 1..].iter().any(same) {
+        if last.get(&pair_of(constraint)).is_some_and(|last| *last > i) {
             let pair = format!("{{{}, {action}}}", constraint.topology_key);
             report.duplicate(&at.child("{topologyKey, whenUnsatisfiable}"), pair);
         }
@@ -57,6 +57,15 @@ pub(super) fn validate(
             affinity::validate_selector(report, &at.child("labelSelector"), label_selector, false);
         }
     }
+}
+
+/// Where each pair that has to be unique comes last.
+fn last_of_each(constraints: &[core::TopologySpreadConstraint]) -> HashMap<(&str, &str), usize> {
+    constraints.iter().enumerate().map(|(i, constraint)| (pair_of(constraint), i)).collect()
+}
+
+fn pair_of(constraint: &core::TopologySpreadConstraint) -> (&str, &str) {
+    (&constraint.topology_key, &constraint.when_unsatisfiable)
 }
 
 fn label_keys(constraint: &core::TopologySpreadConstraint) -> LabelKeys<'_> {

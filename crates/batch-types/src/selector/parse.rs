@@ -3,7 +3,7 @@
 //! The grammar, its quirks and its error texts are those of upstream's `labels.Parse`; clients show the texts to
 //! people. What a selector means is in `label`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::str::FromStr;
 
 use super::label::{Operator, Requirement, Selector, key_error};
@@ -203,12 +203,9 @@ impl<'a> Parser<'a> {
 
 fn requirement(key: &str, operator: Operator, values: Vec<String>) -> Result<Requirement, ParseError> {
     Requirement::new(key.to_owned(), operator, values).map_err(|errors| {
-        let mut texts: Vec<String> = Vec::new();
-        for text in errors.iter().map(ToString::to_string) {
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
+        let mut known = HashSet::new();
+        let mut texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        texts.retain(|text| known.insert(text.clone()));
         ParseError(if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) })
     })
 }
