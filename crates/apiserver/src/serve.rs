@@ -645,6 +645,15 @@ mod tests {
         }
     }
 
+    /// Tells when it is dropped.
+    struct AddPermit(Arc<Semaphore>);
+
+    impl Drop for AddPermit {
+        fn drop(&mut self) {
+            self.0.add_permits(1);
+        }
+    }
+
     /// Announces a body to a service that reads none, and sends its first byte.
     async fn begin_upload(server: &TestServer, length: usize) -> ClientStream<TcpStream> {
         let mut stream = server.connect(&["http/1.1"]).await;
@@ -659,6 +668,29 @@ mod tests {
         let server = TestServer::start(Limits { leftover: SHORT, ..Limits::default() }).await;
         let answer = read_to_close(&mut begin_upload(&server, 10).await).await;
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello"), "{answer}");
+    }
+
+    #[tokio::test]
+    async fn streams_that_stop_in_a_body_are_answered_and_reset() {
+        let server = TestServer::start(Limits { leftover: SHORT, ..Limits::default() }).await;
+        let stream = server.connect(&["h2"]).await;
+        let (mut sender, connection) =
+            hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        let driver = tokio::spawn(connection);
+        let dropped = Arc::new(Semaphore::new(0));
+        let tells = AddPermit(Arc::clone(&dropped));
+        let upload = FirstThen {
+            first: Some(Bytes::from("1")),
+            end: Box::pin(async move {
+                let _tells = tells;
+                std::future::pending().await
+            }),
+        };
+        let request = Request::post("https://localhost/hello").body(upload).unwrap();
+        let response = timeout(PATIENCE, sender.send_request(request)).await.unwrap().unwrap();
+        assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), "hello");
+        timeout(PATIENCE, dropped.acquire()).await.expect("the upload goes on").unwrap().forget();
+        driver.abort();
     }
 
     #[tokio::test]
