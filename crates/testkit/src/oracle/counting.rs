@@ -356,7 +356,10 @@ fn class(job: &JobRecord, uid: &String, pod: &PodRecord) -> Result<(), &'static 
     // Nobody counts what was never tracked, or belongs to the Job no more.
     let not_ours = !pod.ever_tracked || pod.stripped || pod.last.job() != Some(&*job.last.metadata.uid);
     let waits = !pod.gone && pod.last.is_tracked();
-    if not_ours || pod.is_live() || waits { Ok(()) } else { Err("it has ended, and is lost to the count") }
+    // By its index; whoever took its owner away meanwhile did not take that back.
+    let on_record =
+        pod.last.index().is_some_and(|index| job.last.is_indexed() && job.last.completed().contains(&index));
+    if not_ours || pod.is_live() || waits || on_record { Ok(()) } else { Err("it has ended, and is lost to the count") }
 }
 
 pub(super) fn job_name(job: &Job) -> String {
