@@ -26,6 +26,7 @@ const REQUIRED: &[&str] = &[
     "orphan released: no owner",
     "orphan released: Job gone",
     "orphan released: Job being deleted",
+    "orphan released: Job finished",
     "orphan released: namesake",
     "pod adopted",
     "adoption refused by the fresh read",

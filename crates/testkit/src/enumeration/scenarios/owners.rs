@@ -60,6 +60,18 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         },
         "pod gones live=0 tracked=0\npod nobodys live=0 tracked=0",
     ),
+    // A tracked pod turns up when its Job has its verdict (REG-A03).
+    Scenario::job(
+        "late-pod",
+        |_| Behaviour::ends(0, 1_000),
+        || {
+            let mut late = tracked("late", json!([]));
+            late["metadata"]["labels"] = json!({"of": "a"});
+            let late = Step::new(When::Condition("a", "Complete"), What::CreatePodOf("a", late));
+            then(selecting(1), [late])
+        },
+        "succeeded=1 failed=0 | live=0 tracked=0",
+    ),
     // The owner reference is taken off a running pod.
     Scenario::job(
         "stripped",
