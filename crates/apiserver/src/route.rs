@@ -104,6 +104,10 @@ pub fn key(resource: &Resource, namespace: &str, name: &str) -> String {
 /// Finds what a path names.
 pub fn route(path: &str) -> Route {
     let Some(unescaped) = unescaped(path) else { return Route::NotFound };
+    if path.contains("%2f") || path.contains("%2F") {
+        // No name has a slash, and one that separates is not written like that (BI-31).
+        return Route::NoSuchResource;
+    }
     let segments: Vec<&str> = unescaped.split('/').collect();
     match segments.as_slice() {
         ["api"] => Route::Discovery(Discovery::Api),
@@ -264,7 +268,9 @@ mod tests {
         assert!(matches!(route("/apis/batch/v2"), Route::NoSuchResource));
         assert!(matches!(route("/api/v1/namespaces/a/configmaps/b/leaf"), Route::NoSuchResource));
         assert!(matches!(route("/healthz"), Route::Other(_)));
-        assert!(matches!(route("/api/v1/namespaces/a/configmaps/b%2Fc"), Route::NoSuchResource));
+        for escaped in ["configmaps/b%2Fc", "configmaps%2fb", "configmaps/..%2fb"] {
+            assert!(matches!(route(&format!("/api/v1/namespaces/a/{escaped}")), Route::NoSuchResource), "{escaped}");
+        }
     }
 
     #[test]

@@ -38,7 +38,8 @@ pub fn broken_by(before: &JobStatus, after: &JobStatus) -> Option<Broken> {
         return Some(Broken { invariant: "INV-3", what: "the number of failed pods falls" });
     }
     // Of an Indexed Job it falls with `completions`.
-    if after.completed_indexes.is_none() && count(after.succeeded) < count(before.succeeded) {
+    let is_indexed = before.completed_indexes.is_some() || after.completed_indexes.is_some();
+    if !is_indexed && count(after.succeeded) < count(before.succeeded) {
         return Some(Broken { invariant: "INV-3", what: "the number of succeeded pods falls" });
     }
     let ends = [condition::COMPLETE, condition::FAILED];
@@ -102,6 +103,7 @@ mod tests {
         assert_eq!(broken(json!({"succeeded": 2}), json!({})), Some("INV-3"));
         let indexed = |indexes: &str, succeeded| json!({"succeeded": succeeded, "completedIndexes": indexes});
         assert_eq!(broken(indexed("0-4", 5), indexed("0", 1)), None, "made smaller");
+        assert_eq!(broken(indexed("2", 1), json!({"succeeded": 0})), None, "and nothing is left");
         let complete = || json!({"conditions": ended(&["Complete"])});
         assert_eq!(broken(complete(), json!({})), Some("INV-7"));
         assert_eq!(broken(complete(), complete()), None);
