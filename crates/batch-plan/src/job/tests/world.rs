@@ -71,6 +71,8 @@ pub(super) struct World {
     pub(super) created: usize,
     /// The highest that was ever asked for.
     parallelism_max: usize,
+    /// The fewest completions that were ever asked for.
+    completions_min: usize,
     pub(super) settings: Settings,
 }
 
@@ -124,6 +126,7 @@ impl World {
             recorded: Default::default(),
             created: 0,
             parallelism_max: 0,
+            completions_min: usize::MAX,
             settings,
         }
     }
@@ -146,12 +149,17 @@ impl World {
         let mut spec = serde_json::to_value(&self.job.spec).unwrap();
         edit(&mut spec);
         self.parallelism_max = self.parallelism_max.max(self.parallelism());
+        self.completions_min = self.completions_min.min(self.completions());
         self.job.spec = serde_json::from_value(spec).unwrap();
         self.store_job();
     }
 
     fn parallelism(&self) -> usize {
         count(self.job.spec.as_ref().and_then(|spec| spec.parallelism))
+    }
+
+    fn completions(&self) -> usize {
+        count(self.job.spec.as_ref().and_then(|spec| spec.completions))
     }
 
     /// An edit that changes nothing of importance.
@@ -460,8 +468,10 @@ impl World {
         let index = before["metadata"]["annotations"][annotation::COMPLETION_INDEX].as_str();
         let index: Option<u32> = index.and_then(|index| index.parse().ok());
         let completed = self.status().completed_indexes.as_deref().unwrap_or("");
+        // That the Job has grown again may be unknown to the controller.
+        let size = self.completions().min(self.completions_min);
         let by_index = index.is_some_and(|index| {
-            let out_of_range = index >= u32::try_from(spec.completions.unwrap_or(0)).unwrap();
+            let out_of_range = index as usize >= size;
             out_of_range || IndexSet::parse(completed, i32::MAX).contains(index)
         });
         let named = self.recorded.iter().any(|list| list.contains(uid));
