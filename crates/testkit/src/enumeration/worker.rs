@@ -11,7 +11,6 @@
 use std::{
     collections::{HashMap, VecDeque},
     io::{self, BufRead, Write},
-    process,
     sync::Arc,
 };
 
@@ -23,7 +22,7 @@ use crate::faults::{Approach, Fault, Point};
 
 use super::{
     coverage::Coverage,
-    fork::{Forked, fork},
+    fork::{Forked, fork, leave},
     juncture::Juncture,
     pairs::{Moment, PairPlanner},
     run::{Baseline, Outcome, baseline, run_choosing},
@@ -224,7 +223,7 @@ fn say(answer: &Answer) -> io::Result<()> {
 }
 
 fn finish(said: io::Result<()>, held_most: usize) -> ! {
-    process::exit(match said {
+    leave(match said {
         Ok(()) => held_most.min(HELD_MAX) as i32,
         Err(_) => UNHEARD,
     })
