@@ -1,0 +1,272 @@
+//! Counting (INV-1…INV-6).
+
+use super::*;
+
+#[test]
+fn inv_1_counts_are_exact() {
+    let ended = || and(begun(), vec![("world", START, "Pod", pod("p", "Succeeded"))]);
+    breaks("INV-1", and(ended(), vec![status(json!({"succeeded": 1}))]));
+    breaks("INV-1", and(ended(), vec![status(json!({"uncountedTerminatedPods": uncounted(&[], &["p"])}))]));
+    breaks("INV-1", and(begun(), vec![status(json!({"uncountedTerminatedPods": uncounted(&["p"], &[])}))]));
+    breaks("INV-1", and(begun(), vec![status(json!({"uncountedTerminatedPods": uncounted(&["nobody"], &[])}))]));
+    let listed = || and(ended(), vec![status(json!({"uncountedTerminatedPods": uncounted(&["p"], &[])}))]);
+    breaks("INV-1", and(listed(), vec![status(json!({"succeeded": 1}))]));
+    let released = || and(listed(), vec![("job", START, "Pod", untracked("p", "Succeeded"))]);
+    keeps(and(released(), vec![status(json!({"succeeded": 1}))]));
+    breaks("INV-1", and(released(), vec![status(json!({"succeeded": 2}))]));
+    let counted = || and(released(), vec![status(json!({"succeeded": 1}))]);
+    let again = json!({"succeeded": 1, "uncountedTerminatedPods": uncounted(&["p"], &[])});
+    breaks("INV-1", and(counted(), vec![status(again)]));
+}
+
+/// A surplus pod counts as nothing, unless its mark has just arrived and its sender has given it up. Where it was
+/// written down who was told, that decides; elsewhere, whether calls land late. One that was deleted before may count.
+#[test]
+fn inv_1_what_is_surplus_does_not_count() {
+    let surplus = |pod: Value| with(pod, "/metadata/annotations", json!({"tally.dev/surplus": "true"}));
+    let counts_after = |first: Value, seconds, late_landings, unheard: Option<u64>| {
+        let steps = vec![
+            ("world", START, "Pod", first),
+            ("job", START, "Pod", surplus(deleting(pod("p", "Running")))),
+            ("job", START + seconds, "Job", job(json!({}), json!({"uncountedTerminatedPods": uncounted(&[], &["p"])}))),
+        ];
+        let tolerance = Tolerance { settled: false, late_landings, ..Tolerance::default() };
+        let unheard = unheard.map(|revision| [revision].into());
+        let history = History { unheard, ..History::of(&and(begun(), steps)) };
+        !invariants(&judge(&history, tolerance)).contains(&"INV-1")
+    };
+    let counts = |seconds, late, unheard| counts_after(pod("p", "Running"), seconds, late, unheard);
+    assert!(!counts(0, false, None) && counts(0, true, None) && !counts(600, true, None));
+    let (other, mark) = (Some(5), Some(6));
+    assert!(counts(0, true, mark) && !counts(0, true, other) && !counts(600, true, mark));
+    assert!(counts_after(deleting(pod("p", "Running")), 600, false, None));
+}
+
+/// A rule ignores a failure because of a condition; one that comes after the end may not be known yet.
+#[test]
+fn inv_1_what_a_rule_ignores_does_not_count() {
+    let rules =
+        json!({"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]});
+    let spec = json!({"podFailurePolicy": rules});
+    let disrupted = |pod: Value| with(pod, "/status/conditions", json!([condition("DisruptionTarget", "Evicted")]));
+    let listed = |before: Steps, seconds| {
+        let lists = job(spec.clone(), json!({"uncountedTerminatedPods": uncounted(&[], &["p"])}));
+        let steps = and(before, vec![("job", START + seconds, "Job", lists)]);
+        invariants(&judged(&and(and(begun(), vec![("world", START, "Job", job(spec.clone(), json!({})))]), steps)))
+    };
+    let at_once = || vec![("world", START, "Pod", disrupted(pod("p", "Failed")))];
+    let later = || and(vec![("world", START, "Pod", pod("p", "Failed"))], at_once());
+    assert!(listed(at_once(), 0).contains(&"INV-1"));
+    assert!(!listed(later(), 0).contains(&"INV-1"));
+    assert!(listed(later(), 600).contains(&"INV-1"));
+}
+
+#[test]
+fn inv_1_a_double_count_that_ends_in_the_right_number_is_found() {
+    let ended = vec![
+        ("world", START, "Pod", pod("p", "Succeeded")),
+        ("world", START, "Pod", pod("q", "Succeeded")),
+        status(json!({"uncountedTerminatedPods": uncounted(&["p"], &[])})),
+        ("job", START, "Pod", untracked("p", "Succeeded")),
+        status(json!({"succeeded": 1})),
+        status(json!({"succeeded": 1, "uncountedTerminatedPods": uncounted(&["p"], &[])})),
+        status(json!({"succeeded": 2})),
+    ];
+    breaks("INV-1", and(begun(), ended));
+}
+
+#[test]
+fn inv_1_nothing_is_left_uncounted() {
+    let lost = json!({"startTime": at(0), "completionTime": at(5), "succeeded": 2, "conditions": [
+        condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached")]});
+    let mut steps = completed();
+    steps.insert(4, ("job", START, "Pod", pod("r", "Pending")));
+    steps.insert(5, ("world", START, "Pod", untracked("r", "Failed")));
+    steps.pop();
+    steps.push(status(lost));
+    breaks("INV-1", steps);
+}
+
+#[test]
+fn inv_2_the_first_verdict_on_a_pod_sticks() {
+    let steps = vec![
+        ("world", START, "Pod", deleting(pod("p", "Running"))),
+        status(json!({"uncountedTerminatedPods": uncounted(&[], &["p"])})),
+        ("world", START, "Pod", deleting(pod("p", "Succeeded"))),
+        status(json!({"uncountedTerminatedPods": uncounted(&["p"], &[])})),
+    ];
+    breaks("INV-2", and(begun(), steps));
+}
+
+#[test]
+fn inv_3_counters_only_grow() {
+    breaks("INV-3", and(completed(), vec![status(json!({"succeeded": 1}))]));
+    let failed = |failed: u32| ("job", START, "Job", job(json!({}), json!({"failed": failed})));
+    breaks("INV-3", and(begun(), vec![failed(1), failed(0)]));
+}
+
+/// A smaller size takes indexes off the record: those beyond it, and not for ever.
+#[test]
+fn inv_3_and_19_an_index_stays_on_record() {
+    let sized = |by: &'static str, seconds, completions: u32, done: &str, succeeded: u32| {
+        let status = json!({"completedIndexes": done, "succeeded": succeeded});
+        let spec = json!({"completionMode": "Indexed", "completions": completions, "parallelism": completions});
+        (by, START + seconds, "Job", job(spec, status))
+    };
+    let done = || {
+        vec![
+            sized("world", 0, 3, "", 0),
+            ("world", START, "Pod", of_index("p", "Succeeded", 0)),
+            ("world", START, "Pod", of_index("q", "Succeeded", 2)),
+            sized("job", 0, 3, "0,2", 2),
+            sized("world", 0, 1, "0,2", 2),
+        ]
+    };
+    keeps(and(done(), vec![sized("job", 0, 1, "0", 1)]));
+    breaks("INV-19", and(done(), vec![sized("job", 0, 1, "2", 1)]));
+    breaks("INV-3", and(done(), vec![sized("job", 0, 1, "0", 0)]));
+    let grown = |seconds| {
+        let steps = and(done(), vec![sized("world", 0, 3, "0,2", 2), sized("job", seconds, 3, "0", 1)]);
+        invariants(&judged(&steps)).contains(&"INV-19")
+    };
+    assert!(!grown(1), "that it has grown again may not be known");
+    assert!(grown(600), "a shrink of long ago excuses nothing");
+    let failed = |indexes: &str| ("job", START, "Job", indexed(json!({"failedIndexes": indexes})));
+    breaks("INV-19", vec![("world", START, "Job", indexed(json!({}))), failed("1"), failed("")]);
+}
+
+#[test]
+fn inv_4_record_before_release() {
+    breaks(
+        "INV-4",
+        and(
+            begun(),
+            vec![("world", START, "Pod", pod("p", "Succeeded")), ("job", START, "Pod", untracked("p", "Succeeded"))],
+        ),
+    );
+    breaks("INV-4", and(begun(), vec![("job", START, "Pod", untracked("p", "Running"))]));
+    // A surplus pod does not count, and a Job that goes counts no more.
+    let surplus = |pod: Value| with(pod, "/metadata/annotations", json!({"tally.dev/surplus": "true"}));
+    let smaller = || ("world", START, "Job", job(json!({"parallelism": 1}), json!({})));
+    keeps(and(
+        begun(),
+        vec![
+            smaller(),
+            ("job", START, "Pod", surplus(pod("p", "Running"))),
+            ("job", START, "Pod", surplus(deleting(pod("p", "Running")))),
+            ("job", START, "Pod", deleting(untracked("p", "Running"))),
+        ],
+    ));
+    // What is beyond the size of its Job does not count; that it has grown again may not be known yet.
+    let grown = |seconds| {
+        let sized = |completions: u32| job(json!({"completions": completions, "completionMode": "Indexed"}), json!({}));
+        let steps = vec![
+            ("world", START, "Job", sized(2)),
+            ("world", START, "Pod", of_index("p", "Succeeded", 1)),
+            ("world", START, "Job", sized(1)),
+            ("world", START, "Job", sized(2)),
+            ("job", START + seconds, "Pod", with(of_index("p", "Succeeded", 1), "/metadata/finalizers", json!([]))),
+        ];
+        invariants(&judged(&steps)).contains(&"INV-4")
+    };
+    assert!(!grown(1) && grown(600));
+    // It counts if it succeeds before it is released, and so does a pod without which the Job has succeeded.
+    breaks(
+        "INV-4",
+        and(
+            begun(),
+            vec![
+                smaller(),
+                ("job", START, "Pod", surplus(deleting(pod("p", "Running")))),
+                ("world", START, "Pod", surplus(deleting(pod("p", "Succeeded")))),
+                ("job", START, "Pod", deleting(untracked("p", "Succeeded"))),
+            ],
+        ),
+    );
+    let decided =
+        |spec: Value, kind: &str| ("job", START, "Job", job(spec, json!({"conditions": [condition(kind, "Because")]})));
+    let released = |phase: &'static str| {
+        vec![
+            decided(json!({}), "SuccessCriteriaMet"),
+            ("world", START, "Pod", deleting(pod("p", phase))),
+            ("job", START, "Pod", deleting(untracked("p", phase))),
+        ]
+    };
+    let is_early = |steps: Steps| invariants(&judged(&and(begun(), steps))).contains(&"INV-4");
+    assert!(!is_early(released("Running")));
+    assert!(is_early(released("Succeeded")));
+    // When a Job fails, live pods fail with it, but for those that a rule ignores.
+    let ignoring = || {
+        let disrupted = json!([{"type": "DisruptionTarget", "status": "True"}]);
+        json!({"podFailurePolicy": {"rules": [{"action": "Ignore", "onPodConditions": disrupted}]}})
+    };
+    let disrupted = |pod: Value| with(pod, "/status/conditions", json!([condition("DisruptionTarget", "Evicted")]));
+    let failing = |change: &dyn Fn(Value) -> Value| {
+        vec![
+            ("world", START, "Pod", change(pod("p", "Running"))),
+            decided(ignoring(), "FailureTarget"),
+            ("job", START, "Pod", change(untracked("p", "Running"))),
+        ]
+    };
+    assert!(!is_early(failing(&disrupted)));
+    assert!(is_early(failing(&|pod| pod)));
+    keeps(and(
+        begun(),
+        vec![
+            ("world", START, "Job", deleting(job(json!({}), json!({})))),
+            ("job", START, "Pod", untracked("p", "Running")),
+        ],
+    ));
+    // One whose labels a user has changed is let go, and then it is gone, because it was being deleted.
+    let selecting = || ("world", START, "Job", job(json!({"selector": {"matchLabels": {"of": "a"}}}), json!({})));
+    let labelled = |of: &str| with(deleting(pod("p", "Running")), "/metadata/labels", json!({"of": of}));
+    let let_go =
+        |of: &str| vec![selecting(), ("world", START, "Pod", labelled(of)), ("job", START, "Pod p", Value::Null)];
+    keeps(and(begun(), let_go("nobody")));
+    breaks("INV-4", and(begun(), let_go("a")));
+}
+
+#[test]
+fn inv_5_lists_are_well_formed() {
+    let ended = || and(begun(), vec![("world", START, "Pod", pod("p", "Failed"))]);
+    for lists in [uncounted(&[], &["p", "p"]), uncounted(&["p"], &["p"]), uncounted(&[""], &[])] {
+        breaks("INV-5", and(ended(), vec![status(json!({"uncountedTerminatedPods": lists}))]));
+    }
+    let finished = json!({"startTime": at(0), "uncountedTerminatedPods": uncounted(&[], &["p"]), "conditions": [
+        condition("FailureTarget", "BackoffLimitExceeded"), condition("Failed", "BackoffLimitExceeded")]});
+    breaks("INV-5", and(ended(), vec![status(finished)]));
+}
+
+#[test]
+fn inv_6_what_is_counted_was_seen_being_counted() {
+    breaks("INV-6", and(begun(), vec![status(json!({"failed": 1}))]));
+}
+
+#[test]
+fn inv_6_every_pod_is_accounted_for() {
+    let gone = |by: &'static str| (by, START, "Pod p", Value::Null);
+    // What has the finalizer does not go; what a user takes it off is nobody's concern.
+    for by in ["gc", "podgc", "node", "world"] {
+        breaks("INV-6", and(begun(), vec![("world", START, "Pod", pod("p", "Succeeded")), gone(by)]));
+    }
+    let stripped = ("world", START, "Pod", untracked("p", "Running"));
+    keeps(and(begun(), vec![stripped, ("world", START, "Pod", untracked("p", "Failed")), gone("world")]));
+    keeps(and(begun(), vec![("world", START, "Pod", deleting(pod("p", "Failed"))), gone("world")]));
+    let released = || {
+        let surplus = |pod: Value| with(pod, "/metadata/annotations", json!({"tally.dev/surplus": "true"}));
+        let smaller = ("world", START, "Job", job(json!({"parallelism": 1}), json!({})));
+        let marked = ("job", START, "Pod", surplus(pod("p", "Running")));
+        and(begun(), vec![smaller, marked, ("job", START, "Pod", surplus(untracked("p", "Running")))])
+    };
+    keeps(released());
+    // What was let go without being counted stays so.
+    let lists = job(json!({"parallelism": 1}), json!({"uncountedTerminatedPods": uncounted(&[], &["p"])}));
+    breaks("INV-6", and(released(), vec![("job", START, "Job", lists)]));
+    let listed = |status: Value| ("job", START, "Job", indexed(status));
+    let index =
+        || vec![("world", START, "Job", indexed(json!({}))), ("job", START, "Pod", of_index("p", "Succeeded", 0))];
+    let free = || with(of_index("p", "Succeeded", 0), "/metadata/finalizers", json!([]));
+    let recorded = listed(json!({"succeeded": 1, "completedIndexes": "0"}));
+    keeps(and(index(), vec![recorded, ("job", START, "Pod", free()), ("world", START, "Pod p", Value::Null)]));
+    breaks("INV-6", and(index(), vec![("job", START, "Pod", free())]));
+}
