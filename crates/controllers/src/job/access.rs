@@ -9,7 +9,6 @@ use futures_util::{StreamExt, stream};
 use kube::{Client, Error};
 use serde::{Deserialize, Serialize};
 
-use super::calls::bounded;
 use crate::runtime::{Backoff, Environment, Resource, requests};
 
 /// One answer that gets lost must not end the process before it has begun; a server that is not there is no secret for long.
@@ -89,7 +88,7 @@ async fn is_granted(client: &Client, permission: &Permission) -> Result<bool, Er
             }
         }
     };
-    bounded(asked).await
+    requests::in_time(asked).await
 }
 
 #[derive(Serialize)]

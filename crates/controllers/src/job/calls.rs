@@ -3,7 +3,7 @@
 //! Calls of one kind go out together, a bounded number at a time. Every call is tied to one pod by its UID, so that a
 //! namesake is never touched (INV-23, INV-31).
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use batch_plan::job::{
     Adoption, CallOutcome, Claims, Creation, PodAction, PodRef, PodStencil, PodView, ReleaseOutcome, Uid, patches,
@@ -20,9 +20,6 @@ use crate::runtime::{
     Resource, Source,
     requests::{self, DeleteOptions, METADATA_ONLY, PatchType, Preconditions},
 };
-
-/// A call that has no answer by then will not get one: API servers give up after 60 seconds themselves.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(65);
 
 /// A pod that has changed so often between two calls is left to the next sync.
 const CHANGES_MAX: usize = 3;
@@ -115,7 +112,7 @@ impl PodCalls {
             ..Source::all(Resource::PODS)
         };
         let path = source.address(&[("limit", requests::PAGE_LIMIT)]);
-        let list: List = bounded(requests::get(&self.client, &path)).await?;
+        let list: List = requests::get(&self.client, &path).await?;
         let version = |pod: PodView| (pod.uid, pod.resource_version.parse().unwrap_or(u64::MAX));
         Ok(list.metadata.token.is_empty().then(|| list.items.into_iter().map(version).collect()))
     }
@@ -153,13 +150,7 @@ impl PodCalls {
 
 /// PATCH of a pod whose answer is not looked at.
 pub(super) async fn patch(client: &Client, path: &str, patch: &Value) -> Result<(), Error> {
-    bounded(requests::patch_unread(client, path, PatchType::Strategic, patch)).await
-}
-
-/// Waits for an answer, but not for ever.
-pub(super) async fn bounded<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let silent = |_| Err(Error::Service(format!("no answer within {TIMEOUT:?}").into()));
-    tokio::time::timeout(TIMEOUT, call).await.unwrap_or_else(silent)
+    requests::patch_unread(client, path, PatchType::Strategic, patch).await
 }
 
 /// The pod of a call is not there any more: none of that name, or one with another UID (JC-605).
@@ -178,7 +169,7 @@ pub(super) fn text_of(error: &Error) -> String {
 
 async fn create(client: &Client, job: &Job, stencil: &PodStencil, pod: &Creation) -> CallOutcome {
     let path = Resource::PODS.collection(Some(namespace_of(job)));
-    match bounded(requests::create_json(client, &path, stencil.body(pod))).await {
+    match requests::create_json(client, &path, stencil.body(pod)).await {
         Ok(()) => CallOutcome::Done,
         Err(error) if requests::is_already_exists(&error) => match belongs_to(client, job, &pod.name).await {
             // Our own creation, whose answer we never got (INV-22).
@@ -208,7 +199,7 @@ async fn pod_named(client: &Client, namespace: &str, name: &str) -> Result<Optio
     }
     let collection = Resource::PODS.collection(Some(namespace));
     let path = format!("{collection}?fieldSelector=metadata.name%3D{name}");
-    let list: List = bounded(requests::get(client, &path)).await?;
+    let list: List = requests::get(client, &path).await?;
     Ok(list.items.into_iter().next())
 }
 
@@ -262,7 +253,7 @@ async fn delete(client: &Client, namespace: &str, pod: &PodRef) -> Result<Option
     let path = Resource::PODS.object(namespace, &pod.name);
     let preconditions = Preconditions::uid(&pod.uid.to_string());
     let options = DeleteOptions { preconditions, ..DeleteOptions::default() };
-    match bounded(requests::delete_and_read::<Deleted>(client, &path, &options)).await {
+    match requests::delete_and_read::<Deleted>(client, &path, &options).await {
         Ok(Deleted { status: DeletedStatus::OfPod { phase }, .. }) if matches!(&*phase, "Succeeded" | "Failed") => {
             Err(CallOutcome::HadEnded)
         }
@@ -354,8 +345,7 @@ async fn recheck(client: &Client, job: &Job) -> Result<(), String> {
     }
     let (namespace, name) = (namespace_of(job), name_of(job));
     let path = Resource::JOBS.object(namespace, name);
-    let found: Found =
-        bounded(requests::get_as(client, &path, METADATA_ONLY)).await.map_err(|error| text_of(&error))?;
+    let found: Found = requests::get_as(client, &path, METADATA_ONLY).await.map_err(|error| text_of(&error))?;
     let Metadata { uid, deletion_timestamp } = found.metadata;
     if uid != uid_of(job) {
         let wanted = uid_of(job);
@@ -413,7 +403,7 @@ async fn patch_for_version(client: &Client, path: &str, patch: &Value) -> Result
     struct Metadata {
         resource_version: String,
     }
-    let written: Written = bounded(requests::patch(client, path, PatchType::Strategic, patch)).await?;
+    let written: Written = requests::patch(client, path, PatchType::Strategic, patch).await?;
     Ok(written.metadata.resource_version.parse().unwrap_or(0))
 }
 
@@ -473,11 +463,5 @@ mod tests {
         }
         let broken = refused(&Error::Service("connection reset".into()));
         assert_eq!(broken, CallOutcome::Unanswered("connection reset".to_owned()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn no_call_is_waited_for_without_end() {
-        let error = bounded(std::future::pending::<Result<(), Error>>()).await.unwrap_err();
-        assert_eq!(text_of(&error), "no answer within 65s");
     }
 }

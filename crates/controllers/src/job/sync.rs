@@ -18,7 +18,7 @@ use teeth::{Mutation, is};
 use tokio::time::Instant;
 
 use super::{
-    calls::{ClaimError, PodCalls, bounded, name_of, namespace_of, text_of},
+    calls::{ClaimError, PodCalls, name_of, namespace_of, text_of},
     shared::{Beginning, Shared, uid_of},
 };
 use crate::runtime::{EventType, ObjectRef, Progress, Recorder, Resource, requests};
@@ -120,7 +120,7 @@ impl Syncer {
     /// than what that process did (INV-11, INV-17; P-9).
     async fn confirm(&self, uid: &Uid, job: &Job) -> Result<(), SyncError> {
         let path = Resource::JOBS.object(namespace_of(job), name_of(job));
-        let fresh: Job = bounded(requests::get(&self.pods.client, &path)).await.map_err(SyncError::Confirm)?;
+        let fresh: Job = requests::get(&self.pods.client, &path).await.map_err(SyncError::Confirm)?;
         if uid_of(&fresh) != *uid {
             return Err(SyncError::Gone);
         }
@@ -257,7 +257,7 @@ impl Syncer {
         if is(Mutation::C24) {
             self.shared.wrote_job(uid, Job { status: Some(status.clone()), ..job.clone() });
         }
-        let written: Written = match bounded(requests::replace(&self.pods.client, &path, &body)).await {
+        let written: Written = match requests::replace(&self.pods.client, &path, &body).await {
             Ok(written) => written,
             Err(error) if requests::is_not_found(&error) => return Ok(None),
             Err(error) => {

@@ -35,6 +35,9 @@ use super::{
 const WATCH_SECONDS: u64 = 300;
 /// A connection that died silently is noticed this long after the watch should have ended.
 const WATCH_OVERTIME: Duration = Duration::from_secs(30);
+/// A watch that says nothing for longer may be dead, and nobody tells: servers send a bookmark every minute (AS-106). To
+/// open another one costs little.
+const SILENCE_MAX: Duration = Duration::from_secs(150);
 /// A watch that ends sooner, with nothing to say, counts as failed (AS-105).
 const WATCH_MIN: Duration = Duration::from_secs(1);
 
@@ -297,7 +300,11 @@ impl<T: Mirrored> Reflector<T> {
         let deadline = started + Duration::from_secs(seconds) + WATCH_OVERTIME;
         let mut heard = false;
         loop {
-            let Ok(next) = tokio::time::timeout_at(deadline, stream.next()).await else { return Err(Failure::Silent) };
+            let patience = deadline.min(Instant::now() + SILENCE_MAX);
+            let Ok(next) = tokio::time::timeout_at(patience, stream.next()).await else {
+                tracing::debug!(resource = %self.source.resource, "a watch has fallen silent, opening another one");
+                return if patience < deadline { Ok(()) } else { Err(Failure::Silent) };
+            };
             let Some(frame) = next? else { break };
             heard = true;
             self.follow(frame, handle)?;
@@ -440,15 +447,23 @@ impl<T> fmt::Debug for Reflector<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use std::{collections::HashMap, convert::Infallible};
 
+    use bytes::Bytes;
+    use futures_util::stream;
+    use http::{Request, Response};
+    use http_body_util::{BodyExt, Full, StreamBody};
+    use kube::client::Body;
     use parking_lot::Mutex;
     use serde::Deserialize;
     use serde_json::json;
     use tokio::sync::Notify;
 
     use super::*;
-    use crate::testing::{World, config_map};
+    use crate::{
+        runtime::Metrics,
+        testing::{World, config_map},
+    };
 
     #[derive(Debug, Deserialize)]
     struct Slim {
@@ -535,6 +550,37 @@ mod tests {
         world.patch(&Resource::CONFIG_MAPS, "default", "a", json!({"data": {"k": "v"}})).await;
         world.delete(&Resource::CONFIG_MAPS, "default", "a", "Background").await;
         log.reaches(&["applied a", "synced", "applied b", "applied a", "deleted a"]).await;
+    }
+
+    /// INV-30: the connection may be dead, and nobody says so.
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_falls_silent_is_opened_again() {
+        let (opened, started) = (Arc::new(Notify::new()), Instant::now());
+        let told = opened.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let is_watch = request.uri().query().is_some_and(|query| query.contains("watch=true"));
+            let body = match is_watch {
+                true => {
+                    StreamBody::new(stream::pending::<Result<hyper::body::Frame<Bytes>, Infallible>>()).boxed_unsync()
+                }
+                false => Full::from(r#"{"metadata": {"resourceVersion": "7"}, "items": []}"#).boxed_unsync(),
+            };
+            if is_watch {
+                told.notify_one();
+            }
+            async move { Ok::<_, Infallible>(Response::new(body)) }
+        });
+        let shutdown = Shutdown::new();
+        let client = Client::new(service, "default");
+        let (context, _) = ControllerContext::new(client, Metrics::new(), Environment::system(), shutdown.clone());
+        let reflector = Reflector::<Slim>::new(&context, Source::all(Resource::CONFIG_MAPS));
+        let running = tokio::spawn(reflector.run(shutdown.clone(), |_| {}));
+        for _ in 0..3 {
+            opened.notified().await;
+        }
+        assert_eq!(started.elapsed().as_secs(), 2 * SILENCE_MAX.as_secs());
+        shutdown.cancel();
+        running.await.unwrap();
     }
 
     #[tokio::test]

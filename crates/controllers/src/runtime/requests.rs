@@ -2,6 +2,11 @@
 //!
 //! `kube::Api<K>` decodes whole objects and instantiates its code for every kind; controllers need a few fields of the
 //! answer or none (design D4). The types of answers are the caller's; [`Ignored`] drops the answer unread.
+//!
+//! Nobody waits for an answer for ever: a connection can die without a word, and whoever waited for it would never do
+//! anything again (INV-30).
+
+use std::time::Duration;
 
 use http::{Method, Request, Response, header};
 use http_body_util::{BodyExt, Limited};
@@ -19,6 +24,10 @@ pub type Ignored = serde::de::IgnoredAny;
 
 /// The most that is read of one answer. Lists are paged, so that no honest answer comes near it.
 const ANSWER_BYTES_MAX: usize = 512 << 20;
+
+/// What has not been answered by then will not be: API servers give up after 60 seconds themselves. The head of an answer
+/// and its body have that long each; the events of a watch have a deadline of their own.
+const TIMEOUT: Duration = Duration::from_secs(65);
 
 /// Objects of one page of a list, as in client-go.
 pub(crate) const PAGE_LIMIT: &str = "500";
@@ -260,7 +269,7 @@ pub(super) async fn open(client: &Client, path: &str, accept: &str) -> Result<Re
 
 /// Sends a request; anything but success is an error.
 async fn send(client: &Client, request: Request<Body>) -> Result<Response<Body>, Error> {
-    let response = client.send(request).await?;
+    let response = in_time(client.send(request)).await?;
     if response.status().is_success() {
         return Ok(response);
     }
@@ -280,11 +289,66 @@ pub(super) async fn decode<T: DeserializeOwned>(response: Response<Body>) -> Res
 
 pub(super) async fn collect(response: Response<Body>) -> Result<bytes::Bytes, Error> {
     let limited = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
-    Ok(limited.collect().await.map_err(Error::Service)?.to_bytes())
+    let collected = in_time(async { limited.collect().await.map_err(Error::Service) }).await?;
+    Ok(collected.to_bytes())
+}
+
+/// Waits for something, but not for ever.
+pub(crate) async fn in_time<T>(answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let silent = |_| Err(Error::Service(format!("no answer within {TIMEOUT:?}").into()));
+    tokio::time::timeout(TIMEOUT, answer).await.unwrap_or_else(silent)
 }
 
 /// The beginning of an answer that is no Status, for a message.
 fn text_of(bytes: &[u8]) -> String {
     let start = &bytes[..bytes.len().min(512)];
     String::from_utf8_lossy(start).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    /// A server that says nothing, or begins to answer and then says nothing more.
+    fn silent(begins: bool) -> Client {
+        let service = tower::service_fn(move |_: Request<Body>| async move {
+            if !begins {
+                std::future::pending::<()>().await;
+            }
+            let frames = futures_util::stream::pending::<Result<hyper::body::Frame<bytes::Bytes>, Infallible>>();
+            Ok::<_, Infallible>(Response::new(StreamBody::new(frames)))
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn inv_30_no_answer_is_waited_for_without_end() {
+        for begins in [false, true] {
+            let (client, started) = (silent(begins), tokio::time::Instant::now());
+            let path = Resource::PODS.object("default", "a");
+            let object = serde_json::json!({});
+            let answers = [
+                get::<Ignored>(&client, &path).await.map(drop),
+                create::<Ignored>(&client, &path, &object).await.map(drop),
+                create_json(&client, &path, "{}".to_owned()).await,
+                replace::<Ignored>(&client, &path, &object).await.map(drop),
+                patch::<Ignored>(&client, &path, PatchType::Merge, &object).await.map(drop),
+                patch_unread(&client, &path, PatchType::Merge, &object).await,
+                delete(&client, &path, &DeleteOptions::default()).await,
+                for_each(&client, &path, "application/json", |_: Ignored| {}).await,
+            ];
+            for answer in &answers {
+                assert!(answer.as_ref().is_err_and(|error| error.to_string().contains("no answer within 65s")));
+                assert!(!is_refusal(answer.as_ref().unwrap_err()), "it may have been carried out");
+            }
+            assert_eq!(started.elapsed().as_secs(), 65 * answers.len() as u64);
+        }
+        let opened = open(&silent(false), "/api/v1/pods?watch=true", "application/json").await;
+        assert!(opened.is_err(), "a watch that is not opened in time is none");
+        assert!(open(&silent(true), "/api/v1/pods?watch=true", "application/json").await.is_ok(), "it may be quiet");
+    }
 }
