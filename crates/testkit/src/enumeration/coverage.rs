@@ -79,7 +79,8 @@ impl Coverage {
             if call.controller == "ttl" && fault == Fault::Touched && call.code == 409 {
                 self.met("TTL changed between check and delete", 1);
             }
-            let unheard = matches!(fault, Fault::CrashAfter | Fault::ReplyLost | Fault::GatewayTimeout);
+            let unheard =
+                matches!(fault, Fault::CrashAfter | Fault::ReplyLost | Fault::SilenceAfter | Fault::GatewayTimeout);
             if call.controller == "cronjob" && call.kind == "POST jobs" && unheard && call.code == 201 {
                 self.met("CronJob's Job created without status", 1);
             }

@@ -1,11 +1,14 @@
 //! Which faults are tried where.
 
-use crate::faults::{Call, Fault, How, Lag, Past, Point, Watched};
+use crate::faults::{Call, Fault, How, Lag, Outage, Outing, Past, Point, Watched};
 
 use super::{pairs::Pair, run::Baseline};
 
 /// How long caches may lie: shorter than a retry, longer than a retry, longer than a back-off.
 const PATIENCE_MS: [u32; 3] = [300, 3_000, 40_000];
+
+/// How long lists and watches are not served: for several attempts.
+const OUTAGE_MS: u32 = 3_000;
 
 /// Which part of the cases is tried. Faults of a call itself (P-1…P-5, P-13) are tried at every call every time; those of
 /// watches and lists (P-6…P-9), of which there are four times as many, and pairs come in turns.
@@ -25,7 +28,8 @@ pub struct Rotation {
 impl Rotation {
     /// Whether it is the turn of a single fault, by its number among all of its scenario.
     pub fn includes_single(&self, number: usize, points: &[Point]) -> bool {
-        let of_watches = points.iter().any(|(_, fault)| matches!(fault, Fault::Lag(_) | Fault::Past(_)));
+        let of_watches =
+            points.iter().any(|(_, fault)| matches!(fault, Fault::Lag(_) | Fault::Past(_) | Fault::Outage(_)));
         self.is_turn(number, if of_watches { self.watches_one_in } else { 1 })
     }
 
@@ -60,14 +64,14 @@ pub fn singles(baseline: &Baseline) -> Vec<Vec<Point>> {
 
 /// The faults that can happen to a call.
 pub(super) fn faults_at(call: &Call) -> Vec<Fault> {
-    let mut faults = vec![Fault::CrashBefore, Fault::CrashAfter, Fault::Unsent];
+    let mut faults = vec![Fault::CrashBefore, Fault::CrashAfter, Fault::Unsent, Fault::Silence];
     faults.extend([403, 409, 422, 429, 500].map(Fault::Refused));
     faults.push(Fault::Namesake);
     let writes = !call.kind.starts_with("GET");
     if writes {
         // No server says of an object that is there that it is not; on the way to a write it may get lost.
         faults.push(Fault::Refused(404));
-        faults.extend([Fault::ReplyLost, Fault::GatewayTimeout]);
+        faults.extend([Fault::ReplyLost, Fault::SilenceAfter, Fault::GatewayTimeout]);
         faults.extend([Fault::Late(1), Fault::Late(3), Fault::LateAfterRestart]);
         if !call.kind.starts_with("POST") {
             faults.push(Fault::Touched);
@@ -89,6 +93,8 @@ pub(super) fn faults_at(call: &Call) -> Vec<Fault> {
             faults.extend([lag(How::Merged, patience_ms), lag(How::Expired, patience_ms)]);
         }
         faults.push(lag(How::Twice, 0));
+        let outage = |how| Fault::Outage(Outage { what, how, lasts_ms: OUTAGE_MS });
+        faults.extend([Outing::Refused, Outing::Mute, Outing::Deaf].map(outage));
         for back in [1, 3, 8] {
             faults.extend([0, 3_000].map(|patience_ms| Fault::Past(Past { what, back, patience_ms })));
         }

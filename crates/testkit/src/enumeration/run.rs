@@ -241,8 +241,9 @@ fn has_time_to_come(store: &ObjectStore) -> bool {
 /// A world in which an object was replaced by a namesake has another end.
 fn comparable(scenario: &Scenario, points: &[Point]) -> bool {
     points.iter().all(|(_, fault)| match fault {
+        _ if fault.stalls() && scenario.stalls_matter => false,
         Fault::Namesake => false,
-        Fault::Lag(_) | Fault::Past(_) => !scenario.lag_matters,
+        Fault::Lag(_) | Fault::Past(_) | Fault::Outage(_) => !scenario.lag_matters,
         _ => true,
     })
 }
@@ -257,6 +258,7 @@ fn tolerance(points: &[Point], settled: bool) -> Tolerance {
     let patience = points.iter().map(|(_, fault)| match fault {
         Fault::Lag(lag) => lag.patience_ms,
         Fault::Past(past) => past.patience_ms,
+        Fault::Outage(outage) => outage.blinds_for_ms(),
         _ => 0,
     });
     let window = Duration::from_secs(2) + 2 * Duration::from_millis(u64::from(patience.max().unwrap_or(0)));

@@ -15,8 +15,14 @@ pub enum Fault {
     Refused(u16),
     /// P-2: the call never arrives.
     Unsent,
+    /// P-2: the call never arrives, and nobody ever says so.
+    Silence,
+    /// P-2: lists and watches are not served for a while.
+    Outage(Outage),
     /// P-3: the call is carried out, and the connection breaks before the answer.
     ReplyLost,
+    /// P-3: the call is carried out, and no answer ever comes.
+    SilenceAfter,
     /// P-3: the call is carried out, and something on the way answers 504.
     GatewayTimeout,
     /// P-4: the caller gets no answer; the call arrives after so many further ones.
@@ -31,6 +37,38 @@ pub enum Fault {
     Lag(Lag),
     /// P-9: the process ends, and what its successor lists first is older than what was acted on.
     Past(Past),
+}
+
+/// How lists and watches are not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Outage {
+    pub what: Watched,
+    pub how: Outing,
+    pub lasts_ms: u32,
+}
+
+/// What an outage does to watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outing {
+    /// They break off, and whoever asks is answered 500.
+    Refused,
+    /// They break off, and whoever asks is never answered.
+    Mute,
+    /// They stay open and show nothing any more. New ones do.
+    Deaf,
+}
+
+impl Outage {
+    /// How long a controller may see nothing because of it. It waits longer after each attempt that failed, for 65 seconds
+    /// for an answer, and for 150 seconds for a watch to say something.
+    pub fn blinds_for_ms(self) -> u32 {
+        let patience_ms = match self.how {
+            Outing::Refused => 10_000,
+            Outing::Mute => 70_000,
+            Outing::Deaf => 160_000,
+        };
+        self.lasts_ms + patience_ms
+    }
 }
 
 /// How watches fall behind.
@@ -89,12 +127,22 @@ impl Fault {
         matches!(self, Self::CrashBefore | Self::CrashAfter | Self::LateAfterRestart | Self::Past(_))
     }
 
+    /// Whether a controller waits for a minute or more before it knows that something is wrong.
+    pub fn stalls(self) -> bool {
+        match self {
+            Self::Silence | Self::SilenceAfter => true,
+            Self::Outage(Outage { how, .. }) => matches!(how, Outing::Mute | Outing::Deaf),
+            _ => false,
+        }
+    }
+
     /// The perturbation class, for reports.
     pub fn class(self) -> &'static str {
         match self {
             Self::CrashBefore | Self::CrashAfter => "P-1 crash",
-            Self::Refused(_) | Self::Unsent => "P-2 refused",
-            Self::ReplyLost | Self::GatewayTimeout => "P-3 reply lost",
+            Self::Refused(_) | Self::Unsent | Self::Silence => "P-2 refused",
+            Self::Outage(_) => "P-2 lists and watches refused",
+            Self::ReplyLost | Self::SilenceAfter | Self::GatewayTimeout => "P-3 reply lost",
             Self::Late(_) | Self::LateAfterRestart => "P-4 late",
             Self::Touched => "P-5 conflict",
             Self::Lag(Lag { how: How::Held(_), .. }) => "P-6 stale cache",
@@ -123,7 +171,14 @@ impl fmt::Display for Fault {
             Self::CrashAfter => f.write_str("crash-after"),
             Self::Refused(code) => write!(f, "refused-{code}"),
             Self::Unsent => f.write_str("unsent"),
+            Self::Silence => f.write_str("silence"),
+            Self::Outage(Outage { what, how, lasts_ms }) => match how {
+                Outing::Refused => write!(f, "outage-{what}-{lasts_ms}"),
+                Outing::Mute => write!(f, "mute-{what}-{lasts_ms}"),
+                Outing::Deaf => write!(f, "deaf-{what}-{lasts_ms}"),
+            },
             Self::ReplyLost => f.write_str("reply-lost"),
+            Self::SilenceAfter => f.write_str("silence-after"),
             Self::GatewayTimeout => f.write_str("gateway-timeout"),
             Self::Late(calls) => write!(f, "late-{calls}"),
             Self::LateAfterRestart => f.write_str("late-after-restart"),
@@ -174,7 +229,9 @@ impl FromStr for Fault {
             "crash-before" => return Ok(Self::CrashBefore),
             "crash-after" => return Ok(Self::CrashAfter),
             "unsent" => return Ok(Self::Unsent),
+            "silence" => return Ok(Self::Silence),
             "reply-lost" => return Ok(Self::ReplyLost),
+            "silence-after" => return Ok(Self::SilenceAfter),
             "gateway-timeout" => return Ok(Self::GatewayTimeout),
             "late-after-restart" => return Ok(Self::LateAfterRestart),
             "touched" => return Ok(Self::Touched),
@@ -187,7 +244,13 @@ impl FromStr for Fault {
         let lag = |what: &str, patience: &str, how| {
             Ok(Self::Lag(Lag { what: what.parse()?, how, patience_ms: number(patience)? }))
         };
+        let outage = |what: &str, lasts: &str, how| {
+            Ok(Self::Outage(Outage { what: what.parse()?, how, lasts_ms: number(lasts)? }))
+        };
         match parts.as_slice() {
+            ["outage", what, lasts] => outage(what, lasts, Outing::Refused),
+            ["mute", what, lasts] => outage(what, lasts, Outing::Mute),
+            ["deaf", what, lasts] => outage(what, lasts, Outing::Deaf),
             ["refused", code] => Ok(Self::Refused(code.parse().map_err(|_| unknown())?)),
             ["late", calls] => Ok(Self::Late(small(calls)?)),
             ["held", what, patience, events] => lag(what, patience, How::Held(small(events)?)),
@@ -209,12 +272,18 @@ mod tests {
     #[test]
     fn every_fault_can_be_written_down_and_read_back() {
         let lag = |how| Fault::Lag(Lag { what: Watched::Pods, how, patience_ms: 2000 });
+        let outage = |how| Fault::Outage(Outage { what: Watched::All, how, lasts_ms: 3000 });
         let faults = [
             Fault::CrashBefore,
             Fault::CrashAfter,
             Fault::Refused(409),
             Fault::Unsent,
+            Fault::Silence,
+            outage(Outing::Refused),
+            outage(Outing::Mute),
+            outage(Outing::Deaf),
             Fault::ReplyLost,
+            Fault::SilenceAfter,
             Fault::GatewayTimeout,
             Fault::Late(3),
             Fault::LateAfterRestart,

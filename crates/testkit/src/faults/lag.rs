@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    fault::{How, Lag},
+    fault::{How, Lag, Outing},
     wire::Wire,
 };
 
@@ -25,12 +25,15 @@ pub(super) struct LaggingWatch {
     /// The beginning of a line whose end has not come yet.
     partial: BytesMut,
     held: VecDeque<(Instant, Bytes)>,
+    /// How many outages there had been when it was opened.
+    outages: usize,
     ended: bool,
 }
 
 impl LaggingWatch {
     pub(super) fn new(body: Body, wire: Wire, plural: String) -> Self {
-        Self { body, wire, plural, partial: BytesMut::new(), held: VecDeque::new(), ended: false }
+        let outages = wire.outages_so_far();
+        Self { body, wire, plural, partial: BytesMut::new(), held: VecDeque::new(), outages, ended: false }
     }
 
     pub(super) fn into_stream(self) -> impl Stream<Item = Bytes> {
@@ -44,8 +47,11 @@ impl LaggingWatch {
                 self.wire.note_held(&self.plural, self.held.len());
                 return Some(chunk);
             }
-            if self.ended {
-                return None;
+            match self.wire.outage_of(&self.plural, self.outages) {
+                None if self.ended => return None,
+                None => {}
+                Some(Outing::Refused | Outing::Mute) => return None,
+                Some(Outing::Deaf) => std::future::pending().await,
             }
             self.wire.note_held(&self.plural, self.held.len());
             let patience = Duration::from_millis(lag.map_or(0, |lag| u64::from(lag.patience_ms)));
@@ -57,6 +63,7 @@ impl LaggingWatch {
                     // What was held is lost with the connection; the reader resumes from what it has seen.
                     _ => { self.held.clear(); self.ended = true; }
                 },
+                () = self.wire.outage() => {}
                 () = sleep_until(deadline) => {}
             }
         }

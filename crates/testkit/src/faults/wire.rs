@@ -8,6 +8,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -18,12 +19,12 @@ use jiff::Timestamp;
 use kube::{Client, Error, client::Body};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     approach::{Approach, Consulted, Standing},
     call::{Call, Manner, Target},
-    fault::{Fault, How, Lag, Past, Watched},
+    fault::{Fault, How, Lag, Outage, Outing, Past, Watched},
     lag::LaggingWatch,
 };
 use crate::world::Clock;
@@ -78,6 +79,8 @@ struct Shared {
     chance: Box<dyn Fn() -> u64 + Send + Sync>,
     clock: Clock,
     crashed: Notify,
+    /// Lists and watches are not served from now on.
+    outage: Notify,
     state: Mutex<State>,
 }
 
@@ -92,6 +95,8 @@ struct State {
     calls: Vec<Call>,
     late: Vec<Late>,
     lags: Vec<Lag>,
+    /// All that there have been, and until when they last.
+    outages: Vec<(Outage, Instant)>,
     /// What the next life will see first, and what the present one did.
     past_to_come: Option<Past>,
     past: Option<Past>,
@@ -140,7 +145,17 @@ impl Wire {
     ) -> Self {
         let state = Mutex::new(State::default());
         let (revision, chance) = (Box::new(revision), Box::new(chance));
-        Self { shared: Arc::new(Shared { server, revision, chance, clock, crashed: Notify::new(), state }) }
+        Self {
+            shared: Arc::new(Shared {
+                server,
+                revision,
+                chance,
+                clock,
+                crashed: Notify::new(),
+                outage: Notify::new(),
+                state,
+            }),
+        }
     }
 
     /// Which faults are to come.
@@ -266,6 +281,34 @@ impl Wire {
         }
     }
 
+    /// Ready when an outage begins.
+    pub(super) async fn outage(&self) {
+        self.shared.outage.notified().await;
+    }
+
+    pub(super) fn outages_so_far(&self) -> usize {
+        self.state().outages.len()
+    }
+
+    /// What an outage does to a watch that was opened when there had been so many.
+    pub(super) fn outage_of(&self, plural: &str, outages: usize) -> Option<Outing> {
+        let state = self.state();
+        let mut since = state.outages.iter().skip(outages).map(|(outage, _)| outage);
+        since.find(|outage| outage.what.includes(plural)).map(|outage| outage.how)
+    }
+
+    /// Whether lists and watches are served, and if not, what there is to say to that.
+    async fn serves(&self, plural: &str) -> Result<(), Answer> {
+        let now = Instant::now();
+        let present = |(outage, until): &&(Outage, Instant)| *until > now && outage.what.includes(plural);
+        let outage = self.state().outages.iter().find(present).map(|(outage, _)| outage.how);
+        match outage {
+            None | Some(Outing::Deaf) => Ok(()),
+            Some(Outing::Refused) => Err(refusal(500)),
+            Some(Outing::Mute) => std::future::pending().await,
+        }
+    }
+
     /// A watch was made to expire: once is enough.
     pub(super) fn relisted(&self, plural: &str) {
         let mut state = self.state();
@@ -291,12 +334,18 @@ impl Wire {
                 Ok(Response::new(full("{}")))
             }
             Manner::Watch(plural) => {
+                if let Err(answer) = self.serves(&plural).await {
+                    return Ok(answer);
+                }
                 let (head, body) = self.shared.server.send(request).await?.into_parts();
                 let watch = LaggingWatch::new(body, self.clone(), plural).into_stream();
                 let frames = watch.map(|line| Ok(http_body::Frame::data(line)));
                 Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
             }
             Manner::List(plural) => {
+                if let Err(answer) = self.serves(&plural).await {
+                    return Ok(answer);
+                }
                 let request = self.travel(&plural, request);
                 self.shared.server.send(request).await.map(boxed)
             }
@@ -348,6 +397,17 @@ impl Wire {
             }
             Fault::Refused(code) => Ok(refusal(code)),
             Fault::Unsent => Err(lost()),
+            Fault::Silence => std::future::pending().await,
+            Fault::SilenceAfter => {
+                self.pass(by, number, request).await?;
+                std::future::pending().await
+            }
+            Fault::Outage(outage) => {
+                let until = Instant::now() + Duration::from_millis(outage.lasts_ms.into());
+                self.state().outages.push((outage, until));
+                self.shared.outage.notify_waiters();
+                self.pass(by, number, request).await
+            }
             Fault::ReplyLost => {
                 self.pass(by, number, request).await?;
                 Err(lost())
@@ -424,7 +484,10 @@ impl Wire {
         }
         let call = &mut state.calls[number];
         (call.code, call.revision) = (code, revision);
-        let unheard = matches!(call.fault, Some(Fault::CrashAfter | Fault::ReplyLost | Fault::GatewayTimeout));
+        let unheard = matches!(
+            call.fault,
+            Some(Fault::CrashAfter | Fault::ReplyLost | Fault::SilenceAfter | Fault::GatewayTimeout)
+        );
         call.took_effect |= unheard && is_success(code);
         state.answered = Some((number, self.standing(&state)));
     }

@@ -2,7 +2,7 @@
 
 use testkit::{
     enumeration::{Baseline, Scenario, scenarios, singles},
-    faults::{Fault, Point},
+    faults::{Fault, Outing, Point},
 };
 
 /// Caches may lie for so long here.
@@ -26,11 +26,15 @@ pub(crate) fn chosen(baseline: &Baseline, runs: usize, turn: usize) -> Vec<Vec<P
     let bearable = |points: &Vec<Point>| {
         points.iter().all(|(_, fault)| match fault {
             Fault::Lag(lag) => lag.patience_ms <= PATIENCE_MS_MAX,
+            // Controllers wait for an answer, or for a watch to say something, for more than a minute.
+            Fault::Silence | Fault::SilenceAfter => false,
+            Fault::Outage(outage) => outage.how == Outing::Refused,
             _ => true,
         })
     };
-    let of_watches =
-        |points: &Vec<Point>| points.iter().any(|(_, fault)| matches!(fault, Fault::Lag(_) | Fault::Past(_)));
+    let of_watches = |points: &Vec<Point>| {
+        points.iter().any(|(_, fault)| matches!(fault, Fault::Lag(_) | Fault::Past(_) | Fault::Outage(_)))
+    };
     // What is asked before anything begins, and has nothing to do with Jobs.
     let of_reviews =
         |points: &Vec<Point>| points.iter().any(|(call, _)| baseline.calls[*call].kind.contains("accessreviews"));

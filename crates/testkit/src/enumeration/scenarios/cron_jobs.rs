@@ -22,7 +22,8 @@ const RUN_SHORT: Behaviours = |pod| Behaviour::ends(i32::from(pod.job.ends_with(
 
 const fn cron_job(name: &'static str, behaviours: Behaviours, script: fn() -> Vec<Step>) -> Scenario {
     let controllers = Controllers { cron_job: true, ..Controllers::JOB };
-    Scenario { controllers, ..Scenario::job(name, behaviours, script, "cronjob c active=[]") }
+    // A Job that is not made in time is not made at all, because then the CronJob is suspended.
+    Scenario { controllers, stalls_matter: true, ..Scenario::job(name, behaviours, script, "cronjob c active=[]") }
 }
 
 /// A CronJob that is suspended after so many minutes.

@@ -24,6 +24,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         // After the first success no pod is made any more, whether or not there were enough.
         lag_matters: true,
+        stalls_matter: true,
         ..Scenario::job(
             "work-queue",
             |pod| if pod.ordinal == 0 { Behaviour::ends(0, 2_000) } else { Behaviour::ends(0, 4_000) },

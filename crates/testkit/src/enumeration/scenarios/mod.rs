@@ -31,6 +31,8 @@ pub struct Scenario {
     pub failed_varies: bool,
     /// Whether the end depends on what caches show in time: then it is not compared where they lag.
     pub lag_matters: bool,
+    /// Whether the end depends on what is done within minutes: then it is not compared where an answer never comes.
+    pub stalls_matter: bool,
     /// Whether the condition `Suspended` may stay: a Job that ends before its resumption was noticed keeps it, as upstream.
     pub suspended_varies: bool,
     /// Faults that leave nothing by which a controller could know better. They are not tried.
@@ -49,6 +51,7 @@ impl Scenario {
             keep_metrics: false,
             failed_varies: false,
             lag_matters: false,
+            stalls_matter: false,
             suspended_varies: false,
             unknowable: |_| false,
         }

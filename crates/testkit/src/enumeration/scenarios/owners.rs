@@ -26,6 +26,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         // Whether it is complete before it is known to be deleted is a matter of time.
         lag_matters: true,
+        // The pod that would have been adopted ends before.
+        stalls_matter: true,
         ..Scenario::job(
             "adoption-refused",
             |_| Behaviour::ends(0, 3_000),
