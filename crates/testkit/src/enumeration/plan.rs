@@ -1,6 +1,6 @@
 //! Which faults are tried where.
 
-use crate::faults::{Call, Fault, How, Lag, Outage, Outing, Past, Point, Watched};
+use crate::faults::{Call, Fault, How, Lag, Outage, OutageKind, Past, Point, Watched};
 
 use super::{pairs::Pair, run::Baseline};
 
@@ -94,7 +94,7 @@ pub(super) fn faults_at(call: &Call) -> Vec<Fault> {
         }
         faults.push(lag(How::Twice, 0));
         let outage = |how| Fault::Outage(Outage { what, how, lasts_ms: OUTAGE_MS });
-        faults.extend([Outing::Refused, Outing::Mute, Outing::Deaf].map(outage));
+        faults.extend([OutageKind::Refused, OutageKind::Mute, OutageKind::Deaf].map(outage));
         for back in [1, 3, 8] {
             faults.extend([0, 3_000].map(|patience_ms| Fault::Past(Past { what, back, patience_ms })));
         }

@@ -43,13 +43,13 @@ pub enum Fault {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Outage {
     pub what: Watched,
-    pub how: Outing,
+    pub how: OutageKind,
     pub lasts_ms: u32,
 }
 
 /// What an outage does to watches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outing {
+pub enum OutageKind {
     /// They break off, and whoever asks is answered 500.
     Refused,
     /// They break off, and whoever asks is never answered.
@@ -63,9 +63,9 @@ impl Outage {
     /// for an answer, and for 150 seconds for a watch to say something.
     pub fn blinds_for_ms(self) -> u32 {
         let patience_ms = match self.how {
-            Outing::Refused => 10_000,
-            Outing::Mute => 70_000,
-            Outing::Deaf => 160_000,
+            OutageKind::Refused => 10_000,
+            OutageKind::Mute => 70_000,
+            OutageKind::Deaf => 160_000,
         };
         self.lasts_ms + patience_ms
     }
@@ -131,7 +131,7 @@ impl Fault {
     pub fn stalls(self) -> bool {
         match self {
             Self::Silence | Self::SilenceAfter => true,
-            Self::Outage(Outage { how, .. }) => matches!(how, Outing::Mute | Outing::Deaf),
+            Self::Outage(Outage { how, .. }) => matches!(how, OutageKind::Mute | OutageKind::Deaf),
             _ => false,
         }
     }
@@ -173,9 +173,9 @@ impl fmt::Display for Fault {
             Self::Unsent => f.write_str("unsent"),
             Self::Silence => f.write_str("silence"),
             Self::Outage(Outage { what, how, lasts_ms }) => match how {
-                Outing::Refused => write!(f, "outage-{what}-{lasts_ms}"),
-                Outing::Mute => write!(f, "mute-{what}-{lasts_ms}"),
-                Outing::Deaf => write!(f, "deaf-{what}-{lasts_ms}"),
+                OutageKind::Refused => write!(f, "outage-{what}-{lasts_ms}"),
+                OutageKind::Mute => write!(f, "mute-{what}-{lasts_ms}"),
+                OutageKind::Deaf => write!(f, "deaf-{what}-{lasts_ms}"),
             },
             Self::ReplyLost => f.write_str("reply-lost"),
             Self::SilenceAfter => f.write_str("silence-after"),
@@ -248,9 +248,9 @@ impl FromStr for Fault {
             Ok(Self::Outage(Outage { what: what.parse()?, how, lasts_ms: number(lasts)? }))
         };
         match parts.as_slice() {
-            ["outage", what, lasts] => outage(what, lasts, Outing::Refused),
-            ["mute", what, lasts] => outage(what, lasts, Outing::Mute),
-            ["deaf", what, lasts] => outage(what, lasts, Outing::Deaf),
+            ["outage", what, lasts] => outage(what, lasts, OutageKind::Refused),
+            ["mute", what, lasts] => outage(what, lasts, OutageKind::Mute),
+            ["deaf", what, lasts] => outage(what, lasts, OutageKind::Deaf),
             ["refused", code] => Ok(Self::Refused(code.parse().map_err(|_| unknown())?)),
             ["late", calls] => Ok(Self::Late(small(calls)?)),
             ["held", what, patience, events] => lag(what, patience, How::Held(small(events)?)),
@@ -279,9 +279,9 @@ mod tests {
             Fault::Refused(409),
             Fault::Unsent,
             Fault::Silence,
-            outage(Outing::Refused),
-            outage(Outing::Mute),
-            outage(Outing::Deaf),
+            outage(OutageKind::Refused),
+            outage(OutageKind::Mute),
+            outage(OutageKind::Deaf),
             Fault::ReplyLost,
             Fault::SilenceAfter,
             Fault::GatewayTimeout,

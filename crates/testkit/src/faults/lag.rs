@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::{
-    fault::{How, Lag, Outing},
+    fault::{How, Lag, OutageKind},
     wire::Wire,
 };
 
@@ -50,8 +50,8 @@ impl LaggingWatch {
             match self.wire.outage_of(&self.plural, self.outages) {
                 None if self.ended => return None,
                 None => {}
-                Some(Outing::Refused | Outing::Mute) => return None,
-                Some(Outing::Deaf) => std::future::pending().await,
+                Some(OutageKind::Refused | OutageKind::Mute) => return None,
+                Some(OutageKind::Deaf) => std::future::pending().await,
             }
             self.wire.note_held(&self.plural, self.held.len());
             let patience = Duration::from_millis(lag.map_or(0, |lag| u64::from(lag.patience_ms)));

@@ -13,6 +13,6 @@ mod wire;
 pub(crate) use approach::Consulted;
 pub(crate) use approach::{Approach, Standing};
 pub use call::Call;
-pub use fault::{Fault, How, Lag, Outage, Outing, Past, Watched};
+pub use fault::{Fault, How, Lag, Outage, OutageKind, Past, Watched};
 pub(crate) use wire::Choice;
 pub use wire::{Announcement, Authored, Point, Read, Wire};

@@ -24,7 +24,7 @@ use tokio::{sync::Notify, time::Instant};
 use super::{
     approach::{Approach, Consulted, Standing},
     call::{Call, Manner, Target},
-    fault::{Fault, How, Lag, Outage, Outing, Past, Watched},
+    fault::{Fault, How, Lag, Outage, OutageKind, Past, Watched},
     lag::LaggingWatch,
 };
 use crate::world::Clock;
@@ -291,7 +291,7 @@ impl Wire {
     }
 
     /// What an outage does to a watch that was opened when there had been so many.
-    pub(super) fn outage_of(&self, plural: &str, outages: usize) -> Option<Outing> {
+    pub(super) fn outage_of(&self, plural: &str, outages: usize) -> Option<OutageKind> {
         let state = self.state();
         let mut since = state.outages.iter().skip(outages).map(|(outage, _)| outage);
         since.find(|outage| outage.what.includes(plural)).map(|outage| outage.how)
@@ -303,9 +303,9 @@ impl Wire {
         let present = |(outage, until): &&(Outage, Instant)| *until > now && outage.what.includes(plural);
         let outage = self.state().outages.iter().find(present).map(|(outage, _)| outage.how);
         match outage {
-            None | Some(Outing::Deaf) => Ok(()),
-            Some(Outing::Refused) => Err(refusal(500)),
-            Some(Outing::Mute) => std::future::pending().await,
+            None | Some(OutageKind::Deaf) => Ok(()),
+            Some(OutageKind::Refused) => Err(refusal(500)),
+            Some(OutageKind::Mute) => std::future::pending().await,
         }
     }
 

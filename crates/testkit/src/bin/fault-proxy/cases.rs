@@ -2,7 +2,7 @@
 
 use testkit::{
     enumeration::{Baseline, Scenario, scenarios, singles},
-    faults::{Fault, Outing, Point},
+    faults::{Fault, OutageKind, Point},
 };
 
 /// Caches may lie for so long here.
@@ -28,7 +28,7 @@ pub(crate) fn chosen(baseline: &Baseline, runs: usize, turn: usize) -> Vec<Vec<P
             Fault::Lag(lag) => lag.patience_ms <= PATIENCE_MS_MAX,
             // Controllers wait for an answer, or for a watch to say something, for more than a minute.
             Fault::Silence | Fault::SilenceAfter => false,
-            Fault::Outage(outage) => outage.how == Outing::Refused,
+            Fault::Outage(outage) => outage.how == OutageKind::Refused,
             _ => true,
         })
     };
