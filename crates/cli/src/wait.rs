@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use futures_util::{StreamExt as _, pin_mut, stream};
+use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use kube::runtime::WatchStreamExt as _;
@@ -23,6 +23,9 @@ use crate::text::{counted, duration_text};
 
 /// Watches open at the same time; Jobs beyond that are looked at in turn.
 const WATCHES_MAX: usize = 64;
+/// When nothing was heard of a Job for so long, it is asked for anew: a connection can die without a word. Longer than a watch
+/// lasts, which may rightly have nothing to say.
+const ASK_AGAIN: Duration = Duration::from_secs(330);
 
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
@@ -114,12 +117,17 @@ async fn wait_for(cluster: &Cluster, name: &str) -> Result<(String, Outcome), Fa
         Failure::new(error).hint("`tally history` knows what its pods did, if a tally ran them")
     };
     let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let events = watcher(jobs, config).default_backoff();
-    pin_mut!(events);
+    let watch = || Box::pin(watcher(jobs.clone(), config.clone()).default_backoff());
+    let mut events = watch();
     // After a broken watch comes a new list: a Job that is not in it is gone.
     let mut listed = false;
     loop {
-        match events.next().await {
+        let Ok(event) = timeout(ASK_AGAIN, events.next()).await else {
+            tracing::info!(job = name, "nothing was heard for a while; asking again");
+            events = watch();
+            continue;
+        };
+        match event {
             Some(Ok(Event::Apply(job) | Event::InitApply(job))) => {
                 if job.metadata.uid != uid {
                     return Err(deleted());
@@ -159,7 +167,50 @@ pub(crate) fn lookup_failure(error: kube::Error, named: &str, cluster: &Cluster)
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Request, Response};
+    use http_body_util::{BodyExt as _, Full};
+    use kube::client::{Body, Client};
+    use serde_json::{Value, json};
+    use tokio::time::Instant;
+
     use super::*;
+
+    fn job(conditions: Value) -> Value {
+        json!({"metadata": {"name": "a", "uid": "j", "resourceVersion": "1"}, "status": {"conditions": conditions}})
+    }
+
+    /// Nobody says that the connection of the first watch is dead. The Job ends meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_that_falls_silent_is_begun_again() {
+        static LISTS: AtomicUsize = AtomicUsize::new(0);
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
+            let answer = match path.ends_with("/jobs/a") {
+                true => job(json!([])),
+                false if query.contains("watch=true") => return std::future::pending().await,
+                false => {
+                    let is_first = LISTS.fetch_add(1, Ordering::Relaxed) == 0;
+                    let ended = json!([{"type": "Complete", "status": "True"}]);
+                    let conditions = if is_first { json!([]) } else { ended };
+                    json!({"metadata": {"resourceVersion": "1"}, "items": [job(conditions)]})
+                }
+            };
+            Ok::<_, Infallible>(Response::new(Full::from(answer.to_string()).boxed()))
+        });
+        let cluster = Cluster {
+            client: Client::new(service, "default"),
+            server: "https://example.com".to_owned(),
+            namespace: "default".to_owned(),
+            data_flag: String::new(),
+        };
+        let started = Instant::now();
+        let Ok((name, outcome)) = wait_for(&cluster, "a").await else { panic!("it is there and ends") };
+        assert_eq!((&*name, outcome), ("a", Outcome::Complete));
+        assert_eq!(started.elapsed().as_secs(), ASK_AGAIN.as_secs());
+    }
 
     #[test]
     fn jobs_that_failed_have_finished() {
