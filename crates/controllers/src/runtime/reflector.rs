@@ -276,8 +276,8 @@ impl<T: Mirrored> Reflector<T> {
     async fn page(&self, token: &str) -> Result<Page<T>, Failure> {
         let accept = if self.source.metadata_only { requests::METADATA_LIST_ONLY } else { "application/json" };
         let address = self.source.address(&[("limit", requests::PAGE_LIMIT), ("continue", token)]);
-        let response = requests::open(&self.client, &address, accept).await?;
-        let page = decode_page(&requests::collect(response).await?)?;
+        let answer = async { requests::collect(requests::open(&self.client, &address, accept).await?).await };
+        let page = decode_page(&requests::in_time(answer).await?)?;
         self.skipped(page.skipped);
         Ok(page)
     }

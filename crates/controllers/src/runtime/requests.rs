@@ -25,8 +25,8 @@ pub type Ignored = serde::de::IgnoredAny;
 /// The most that is read of one answer. Lists are paged, so that no honest answer comes near it.
 const ANSWER_BYTES_MAX: usize = 512 << 20;
 
-/// What has not been answered by then will not be: API servers give up after 60 seconds themselves. The head of an answer
-/// and its body have that long each; the events of a watch have a deadline of their own.
+/// What has not been answered by then will not be: API servers give up after 60 seconds themselves. The events of a
+/// watch, once it is open, have a deadline of their own.
 const TIMEOUT: Duration = Duration::from_secs(65);
 
 /// Objects of one page of a list, as in client-go.
@@ -93,7 +93,7 @@ pub async fn get<T: DeserializeOwned>(client: &Client, path: &str) -> Result<T, 
 
 /// GET in a form of the object that `accept` asks for.
 pub async fn get_as<T: DeserializeOwned>(client: &Client, path: &str, accept: &str) -> Result<T, Error> {
-    decode(open(client, path, accept).await?).await
+    in_time(async { decode(begin(client, path, accept).await?).await }).await
 }
 
 /// GET of a collection, page by page; `each` is given every object. `accept` is that of the list.
@@ -129,7 +129,7 @@ pub async fn create<T: DeserializeOwned>(client: &Client, path: &str, object: &i
 /// POST to a collection of an object that is JSON already. The answer is not looked at.
 pub async fn create_json(client: &Client, path: &str, json: String) -> Result<(), Error> {
     let request = request(Method::POST, path, "application/json", json.into_bytes())?;
-    collect(send(client, request).await?).await.map(drop)
+    in_time(async { collect(send(client, request).await?).await.map(drop) }).await
 }
 
 /// PUT of an object or a part of it.
@@ -151,7 +151,7 @@ pub async fn patch<T: DeserializeOwned>(
 pub async fn patch_unread(client: &Client, path: &str, kind: PatchType, patch: &impl Serialize) -> Result<(), Error> {
     let body = serde_json::to_vec(patch).map_err(Error::SerdeError)?;
     let request = request(Method::PATCH, path, kind.content_type(), body)?;
-    collect(send(client, request).await?).await.map(drop)
+    in_time(async { collect(send(client, request).await?).await.map(drop) }).await
 }
 
 /// DELETE of an object. Whether it is gone afterwards or only marked is the server's affair.
@@ -243,7 +243,8 @@ async fn write<T: DeserializeOwned>(
     body: &impl Serialize,
 ) -> Result<T, Error> {
     let body = serde_json::to_vec(body).map_err(Error::SerdeError)?;
-    decode(send(client, request(method, path, content_type, body)?).await?).await
+    let request = request(method, path, content_type, body)?;
+    in_time(async { decode(send(client, request).await?).await }).await
 }
 
 fn request(method: Method, path: &str, content_type: &str, body: Vec<u8>) -> Result<Request<Body>, Error> {
@@ -256,8 +257,12 @@ fn request(method: Method, path: &str, content_type: &str, body: Vec<u8>) -> Res
         .map_err(Error::HttpError)
 }
 
-/// Starts a GET; the answer's body is left to the caller.
+/// Starts a GET; how long the answer's body may take is left to the caller.
 pub(super) async fn open(client: &Client, path: &str, accept: &str) -> Result<Response<Body>, Error> {
+    in_time(begin(client, path, accept)).await
+}
+
+async fn begin(client: &Client, path: &str, accept: &str) -> Result<Response<Body>, Error> {
     let request = Request::get(path)
         .header(header::ACCEPT, accept)
         // A watch compressed event by event would be held back by the decoder, and in process it is pure loss.
@@ -269,7 +274,7 @@ pub(super) async fn open(client: &Client, path: &str, accept: &str) -> Result<Re
 
 /// Sends a request; anything but success is an error.
 async fn send(client: &Client, request: Request<Body>) -> Result<Response<Body>, Error> {
-    let response = in_time(client.send(request)).await?;
+    let response = client.send(request).await?;
     if response.status().is_success() {
         return Ok(response);
     }
@@ -289,8 +294,7 @@ pub(super) async fn decode<T: DeserializeOwned>(response: Response<Body>) -> Res
 
 pub(super) async fn collect(response: Response<Body>) -> Result<bytes::Bytes, Error> {
     let limited = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
-    let collected = in_time(async { limited.collect().await.map_err(Error::Service) }).await?;
-    Ok(collected.to_bytes())
+    Ok(limited.collect().await.map_err(Error::Service)?.to_bytes())
 }
 
 /// Waits for something, but not for ever.
