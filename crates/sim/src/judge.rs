@@ -26,7 +26,7 @@ pub(crate) async fn judge(changes: &[Change], notes: Notes, scenario: &Scenario,
         2..60 => "controllers up to a minute behind",
         _ => "controllers more than a minute behind",
     });
-    let tolerance = Tolerance { window: WINDOW + lag, settled: true, late_landings: false, late_among_others: false };
+    let tolerance = Tolerance { window: WINDOW + lag, ..Tolerance::default() };
     let unfenced = Unfenced::of(changes, &notes);
     let history = history(changes, notes).await;
     let findings = oracle::judge(&history, tolerance);
@@ -231,10 +231,10 @@ async fn history(changes: &[Change], notes: Notes) -> History {
     history
 }
 
-/// Users and nodes are the world to the oracle.
+/// Users are the world to the oracle.
 fn author(name: &'static str) -> &'static str {
     match name {
-        "users" | "node" => "world",
+        "users" => "world",
         controller => controller,
     }
 }

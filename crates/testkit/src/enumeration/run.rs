@@ -191,7 +191,7 @@ async fn judge(
     history.calls = world.wire.calls();
     history.writes = world.wire.writes();
     invalid_writes(&history.calls, &mut outcome.violations);
-    let findings = oracle::judge(&history, tolerance(points, rest == Ok(())));
+    let findings = oracle::judge(&history, tolerance(scenario, points, rest == Ok(())));
     outcome.violations.extend(findings.violations);
     outcome.met = findings.met;
     if world.wire.relists() > 0 {
@@ -254,7 +254,7 @@ fn makes_too_many(points: &[Point], calls: &[Call]) -> bool {
     points.len() > 1 && points.iter().any(|(call, fault)| *fault == Fault::LateAfterRestart && creates(call))
 }
 
-fn tolerance(points: &[Point], settled: bool) -> Tolerance {
+fn tolerance(scenario: &Scenario, points: &[Point], settled: bool) -> Tolerance {
     let patience = points.iter().map(|(_, fault)| match fault {
         Fault::Lag(lag) => lag.patience_ms,
         Fault::Past(past) => past.patience_ms,
@@ -264,7 +264,13 @@ fn tolerance(points: &[Point], settled: bool) -> Tolerance {
     let window = Duration::from_secs(2) + 2 * Duration::from_millis(u64::from(patience.max().unwrap_or(0)));
     let late = |(_, fault): &Point| matches!(fault, Fault::Late(_) | Fault::LateAfterRestart);
     let late_landings = points.iter().any(late);
-    Tolerance { window, settled, late_landings, late_among_others: late_landings && points.len() > 1 }
+    Tolerance {
+        window,
+        settled,
+        late_landings,
+        late_among_others: late_landings && points.len() > 1,
+        uncounted_max: scenario.controllers.job_options().settings.uncounted_pods_max,
+    }
 }
 
 fn was_stale(metrics: &str) -> bool {

@@ -113,6 +113,8 @@ struct State {
     writes: BTreeMap<u64, usize>,
     reads: Vec<Read>,
     announcements: Vec<Announcement>,
+    /// Reason and object of Events, by name.
+    events: HashMap<String, (String, String)>,
     /// What users made, to make it again.
     made: HashMap<String, Value>,
 }
@@ -624,19 +626,25 @@ impl Wire {
         Request::from_parts(head, body)
     }
 
+    /// An Event is made the first time, and changed when the same is told again.
     fn note_announcement(&self, life: u32, request: &Request<Body>) {
-        if request.method() != Method::POST {
-            return;
-        }
         let event: Value = serde_json::from_slice(&peek(request)).unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let announcement = Announcement {
-            life,
-            reason: text(&event["reason"]),
-            uid: text(&event["involvedObject"]["uid"]),
-            revision: (self.shared.revision)(),
+        let mut state = self.state();
+        let (reason, uid) = match *request.method() {
+            Method::POST => {
+                let told = (text(&event["reason"]), text(&event["involvedObject"]["uid"]));
+                state.events.insert(text(&event["metadata"]["name"]), told.clone());
+                told
+            }
+            Method::PATCH => {
+                let name = request.uri().path().rsplit('/').next().unwrap_or_default();
+                state.events.get(name).cloned().unwrap_or_default()
+            }
+            _ => return,
         };
-        self.state().announcements.push(announcement);
+        let revision = (self.shared.revision)();
+        state.announcements.push(Announcement { life, reason, uid, revision });
     }
 }
 

@@ -9,9 +9,6 @@ use super::{
     views::{Job, JobStatus, Pod, Side, indexes},
 };
 
-/// Lists that are longer were not written with the cap in mind.
-const UNCOUNTED_MAX: usize = 500;
-
 impl Judge<'_> {
     /// A Job's status has changed: what was listed, what was counted?
     pub(super) fn job_counted(&mut self, change: &Change, step: &Step<Job>) {
@@ -48,7 +45,7 @@ impl Judge<'_> {
         if all.iter().any(|uid| uid.is_empty()) {
             self.broken("INV-5", change.revision, &name, "an empty entry is listed");
         }
-        if lists.succeeded.len() + lists.failed.len() > UNCOUNTED_MAX {
+        if lists.len() > self.tolerance.uncounted_max {
             self.broken("INV-5", change.revision, &name, "more pods are listed than the cap allows");
         }
         if job.status.finished().is_some() && !lists.is_empty() {
@@ -87,6 +84,7 @@ impl Judge<'_> {
         let window = self.tolerance.window;
         let before = old.uncounted_terminated_pods.of(side);
         let failing = job.status.holds("FailureTarget").is_some() || job.status.holds("Failed").is_some();
+        let only_failed = job.replaces_only_failed();
         for uid in job.status.uncounted_terminated_pods.of(side).iter().filter(|uid| !before.contains(uid)) {
             let Some(pod) = self.ledger.pods.get_mut(uid) else {
                 self.broken("INV-1", change.revision, job_name(job), format!("lists {uid}, which is no pod"));
@@ -99,8 +97,14 @@ impl Judge<'_> {
             let right = match side {
                 Side::Succeeded => pod.ended == Some(Side::Succeeded),
                 Side::Failed => {
-                    let going = pod.gone || pod.last.metadata.is_deleting();
-                    pod.ended == Some(Side::Failed) || going || failing
+                    let deleted = pod.deleting_at.is_some_and(|at| pod.ended_at.is_none_or(|ended| at <= ended));
+                    let going = deleted && (pod.gone || !only_failed);
+                    match pod.ended {
+                        Some(Side::Failed) => true,
+                        // It counted as failed before it succeeded, if that is so lately that nobody can know.
+                        Some(Side::Succeeded) => (going || failing) && is_recent(pod.ended_at, change.at, window),
+                        None => going || failing,
+                    }
                 }
             };
             // A mark that nobody was told of was given up, and another reason to let the pod go may have come since.
@@ -202,8 +206,28 @@ impl Judge<'_> {
         let unearned: Vec<u32> =
             completed.difference(&before).filter(|index| !succeeded.contains(index)).copied().collect();
         if !unearned.is_empty() {
-            self.broken("INV-1", change.revision, name, format!("indexes {unearned:?} completed without a success"));
+            self.broken("INV-1", change.revision, &name, format!("indexes {unearned:?} completed without a success"));
         }
+        let before = old.failed_indexes.as_deref().and_then(indexes).unwrap_or_default();
+        let unearned: Vec<u32> =
+            failed.difference(&before).filter(|index| !self.index_has_failed(job, **index)).copied().collect();
+        if !unearned.is_empty() {
+            self.broken("INV-19", change.revision, name, format!("indexes {unearned:?} failed before their time"));
+        }
+    }
+
+    /// Whether enough pods of an index have failed, or one for which a rule says so (JC-1502).
+    fn index_has_failed(&self, job: &Job, index: u32) -> bool {
+        let pods = self.ledger.pods_ever_of(&job.metadata.uid).map(|(_, pod)| pod);
+        let failed: Vec<&PodRecord> = pods
+            .filter(|pod| pod.last.index() == Some(index))
+            .filter(|pod| {
+                pod.ended == Some(Side::Failed) || pod.listed == Some(Side::Failed) || pod.deleting_at.is_some()
+            })
+            .collect();
+        let counted = failed.iter().filter(|pod| job.policy_action(&pod.last) != Some("Ignore")).count() as u64;
+        counted > job.spec.backoff_limit_per_index.unwrap_or(u64::MAX)
+            || failed.iter().any(|pod| job.policy_action(&pod.last) == Some("FailIndex"))
     }
 
     /// INV-6: what the status says was counted is what the ledger saw being counted.
@@ -303,6 +327,11 @@ impl Judge<'_> {
         // One that is being deleted goes with its owner still on it.
         let disowned = step.after.as_ref().map_or_else(|| !job.selects(before), |after| after.job().is_none());
         if disowned {
+            let relabelled = self.ledger.pods.get(&before.metadata.uid).and_then(|pod| pod.relabelled);
+            let unknowable = relabelled.is_some_and(|at| is_recent(at, change.at, self.tolerance.window));
+            if job.selects(before) && !unknowable {
+                self.broken("INV-4", change.revision, name, "let go by its Job, whose labels it has");
+            }
             return self.exclude(before, "pod disowned");
         }
         let ended = before.ended();

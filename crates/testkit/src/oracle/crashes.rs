@@ -4,7 +4,7 @@ use crate::faults::Fault;
 
 use super::{
     Judge,
-    history::Step,
+    history::{Change, Step},
     ledger::JobRecord,
     views::{Job, Pod, Side},
 };
@@ -76,7 +76,7 @@ impl Judge<'_> {
         let stored = job.map_or(0, |job| job.last.status.uncounted_terminated_pods.len());
         let second = listed < stored;
         match (fault, second) {
-            (Fault::Touched, false) if code == 409 => self.met("conflict on W1"),
+            (Fault::Touched, false) if code == 409 && listed > stored => self.met("conflict on W1"),
             (Fault::Touched, true) if code == 409 => self.met("conflict on W2"),
             (Fault::ReplyLost | Fault::GatewayTimeout | Fault::Unsent | Fault::Refused(_) | Fault::Late(_), true) => {
                 self.met("W2 lost");
@@ -101,7 +101,7 @@ impl Judge<'_> {
         }
     }
 
-    pub(super) fn job_edited(&mut self, step: &Step<Job>) {
+    pub(super) fn job_edited(&mut self, change: &Change, step: &Step<Job>) {
         let (Some(before), Some(after)) = (&step.before, &step.after) else { return };
         if !before.spec.suspend && after.spec.suspend {
             let situation = self.phase_of(&after.metadata.uid);
@@ -115,7 +115,7 @@ impl Judge<'_> {
             self.met("resized up again");
         }
         let verdict = before.status.verdict().is_none() && after.status.verdict().is_some();
-        if verdict && self.history.calls.get(self.calls_seen).is_some_and(|call| call.unseen_pods > 0) {
+        if verdict && self.history.call_of(change.revision).is_some_and(|call| call.unseen_pods > 0) {
             self.met("verdict while pod events are unobserved");
         }
         let uncounted = &after.status.uncounted_terminated_pods;
@@ -125,7 +125,7 @@ impl Judge<'_> {
             };
             let unlisted = |uid: &String| !uncounted.succeeded.contains(uid) && !uncounted.failed.contains(uid);
             let left = self.ledger.pods_of(&after.metadata.uid).any(|(uid, pod)| waiting(pod) && unlisted(uid));
-            if left && !after.is_indexed() {
+            if left && uncounted.len() == self.tolerance.uncounted_max {
                 self.met("cap reached");
             }
         }

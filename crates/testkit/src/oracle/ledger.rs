@@ -31,6 +31,7 @@ pub(super) struct PodRecord {
     pub(super) gone: bool,
     pub(super) by: &'static str,
     pub(super) created_revision: u64,
+    pub(super) created_at: Option<Timestamp>,
     /// The Job that controls it, or did last.
     pub(super) job: Option<String>,
     /// Phases are not taken back, so the first end is the end.
@@ -38,6 +39,8 @@ pub(super) struct PodRecord {
     pub(super) ended_at: Option<Timestamp>,
     /// Whether its status changed after its end, and when it last did, if that is known.
     pub(super) touched_up: Option<Option<Timestamp>>,
+    /// Whether its labels changed, and when they last did, if that is known.
+    pub(super) relabelled: Option<Option<Timestamp>>,
     /// Whether it lost the Job that controlled it, and when.
     pub(super) disowned: Option<Option<Timestamp>>,
     /// Whether it was released before it ended, because its Job had succeeded without it.
@@ -48,8 +51,8 @@ pub(super) struct PodRecord {
     pub(super) marked: Option<Mark>,
     /// Since when it is being deleted.
     pub(super) deleting_at: Option<Timestamp>,
-    /// The Job controller deleted it without calling it surplus, at this revision.
-    pub(super) ended_by_us: Option<u64>,
+    /// The Job controller ended it in expectation of a verdict.
+    pub(super) ended_by_us: Option<Ending>,
     pub(super) listed: Option<Side>,
     pub(super) counted: Option<Side>,
     /// Whether it was released because its index was on record; a smaller size may take that off later.
@@ -58,6 +61,15 @@ pub(super) struct PodRecord {
     pub(super) excluded: bool,
     /// Whether a user took the finalizer off.
     pub(super) stripped: bool,
+}
+
+/// How the Job controller ended a pod whose Job had no verdict yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ending {
+    pub(super) revision: u64,
+    pub(super) at: Option<Timestamp>,
+    /// The condition that its Job is to get.
+    pub(super) verdict: &'static str,
 }
 
 /// How a pod came to be marked as surplus.
@@ -121,6 +133,9 @@ impl Ledger {
         record.gone = step.after.is_none();
         if record.ended.is_some() && record.last.status != state.status {
             record.touched_up = Some(change.at);
+        }
+        if record.last.metadata.labels != state.metadata.labels {
+            record.relabelled = Some(change.at);
         }
         if record.last.job().is_some() && state.job().is_none() {
             record.disowned = Some(change.at);
@@ -230,10 +245,12 @@ impl PodRecord {
             gone: false,
             by: change.by,
             created_revision: change.revision,
+            created_at: change.at,
             job: None,
             ended: None,
             ended_at: None,
             touched_up: None,
+            relabelled: None,
             disowned: None,
             let_go: false,
             ever_tracked: false,

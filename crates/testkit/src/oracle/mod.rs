@@ -73,11 +73,19 @@ pub struct Tolerance {
     /// Whether something else went wrong besides. A creation that lands late was named by the pods that were there when it
     /// was sent; if some of them are gone, its sender's successor chooses another name, and makes another pod.
     pub late_among_others: bool,
+    /// How many pods one status may list as uncounted (INV-5).
+    pub uncounted_max: usize,
 }
 
 impl Default for Tolerance {
     fn default() -> Self {
-        Self { window: Duration::from_secs(2), settled: true, late_landings: false, late_among_others: false }
+        Self {
+            window: Duration::from_secs(2),
+            settled: true,
+            late_landings: false,
+            late_among_others: false,
+            uncounted_max: 500,
+        }
     }
 }
 
@@ -138,7 +146,7 @@ impl Judge<'_> {
                 self.job_authored(change, step);
                 self.job_scheduled(change, step);
                 self.job_removed(change, step);
-                self.job_edited(step);
+                self.job_edited(change, step);
                 self.ledger.apply_job(change, step);
                 self.job_counted(change, step);
                 self.job_judged(change, step);

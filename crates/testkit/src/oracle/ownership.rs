@@ -1,5 +1,7 @@
 //! Whose pods are touched (INV-14…INV-16).
 
+use std::collections::BTreeMap;
+
 use super::{
     Judge,
     history::{Change, Step},
@@ -56,6 +58,7 @@ impl Judge<'_> {
         if record.last.is_foreign() {
             return self.broken("INV-15", change.revision, name, "adopted although another controller manages the Job");
         }
+        let is_over = record.last.status.finished().is_some();
         let suffix = format!("/jobs/{}", record.name);
         let life = self.history.call_of(change.revision).map(|call| call.life);
         let asked = |read: &&crate::faults::Read| {
@@ -71,6 +74,9 @@ impl Judge<'_> {
         };
         let is_written_down = !self.history.reads.is_empty() || !self.history.calls.is_empty();
         let since = self.adoptable_since(change, &record.last, &pod.metadata.uid);
+        if is_over && pod.ended().is_none() {
+            self.broken("INV-9", change.revision, &name, "adopted by a Job that is over");
+        }
         if !fine {
             self.broken("INV-16", change.revision, &name, "adopted by a Job that is going or gone");
         }
@@ -136,10 +142,29 @@ impl Judge<'_> {
             let named = |job: &Job| read.path.ends_with(&format!("/jobs/{}", job.metadata.name));
             let of = |step: &&Step<Job>| step.after.as_ref().or(step.before.as_ref()).is_some_and(|job| named(job));
             let leaving = |step: &Step<Job>| step.after.as_ref().is_none_or(|job| job.metadata.is_deleting());
-            if { last }.find(of).is_some_and(leaving) {
+            let Some(job) = { last }.find(of).filter(|step| leaving(step)) else { continue };
+            let job = job.after.as_ref().or(job.before.as_ref());
+            if job.is_some_and(|job| self.may_adopt_at(job, read.revision)) {
                 self.met("adoption refused by the fresh read");
             }
         }
+    }
+}
+
+impl Judge<'_> {
+    /// Whether there was a pod at a revision that a Job would have adopted.
+    fn may_adopt_at(&self, job: &Job, revision: u64) -> bool {
+        let mut adoptable: BTreeMap<&str, bool> = BTreeMap::new();
+        for change in self.history.changes.iter().take_while(|change| change.revision <= revision) {
+            let super::What::Pod(step) = &change.what else { continue };
+            let Some(pod) = step.after.as_ref().or(step.before.as_ref()) else { continue };
+            let is = step.after.is_some()
+                && pod.metadata.controller().is_none()
+                && !pod.metadata.is_deleting()
+                && job.selects(pod);
+            adoptable.insert(&pod.metadata.uid, is);
+        }
+        adoptable.into_values().any(|is| is)
     }
 }
 

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     Judge,
     history::{Change, Step},
-    ledger::is_recent,
+    ledger::{Ending, PodRecord, is_recent},
     views::{Job, Pod, Side},
 };
 
@@ -37,10 +37,14 @@ impl Judge<'_> {
         }
         self.creation_is_allowed(change, &uid, &name);
         self.number_is_wanted(change, &uid, &name);
-        if let Some(index) = pod.index() {
-            self.index_is_free(change, &uid, index, &name);
+        match pod.index() {
+            Some(index) => self.index_is_free(change, &uid, index, &name),
+            None if self.ledger.jobs[&uid].last.is_indexed() => {
+                self.broken("INV-19", change.revision, &name, "made without an index");
+            }
+            None => {}
         }
-        self.delay_is_over(change, &uid, &name);
+        self.delay_is_over(change, &uid, pod.index(), &name);
     }
 
     /// INV-11, INV-21.
@@ -94,7 +98,7 @@ impl Judge<'_> {
     /// Pods that were being deleted, and so could be replaced, and have succeeded all the same a moment ago: of that the
     /// controller may not have been told.
     fn succeeded_unseen(&self, change: &Change, uid: &str) -> u64 {
-        let unseen = |(_, pod): &(&String, &super::ledger::PodRecord)| {
+        let unseen = |(_, pod): &(&String, &PodRecord)| {
             pod.last.ended() == Some(Side::Succeeded)
                 && pod.last.is_tracked()
                 && pod.listed.is_none()
@@ -110,7 +114,7 @@ impl Judge<'_> {
         let job = &self.ledger.jobs[uid].last;
         if job.is_indexed() {
             // What is not on record yet is still tracked; what a smaller size took off the record is to run again.
-            let waits = |(_, pod): &(&String, &super::ledger::PodRecord)| {
+            let waits = |(_, pod): &(&String, &PodRecord)| {
                 // One that was deemed failed, because it was being deleted, stays so (INV-2).
                 let deemed_failed = pod.listed == Some(Side::Failed);
                 pod.last.ended() == Some(Side::Succeeded) && pod.last.is_tracked() && !deemed_failed
@@ -120,7 +124,7 @@ impl Judge<'_> {
             let bound = job.spec.completions.unwrap_or(0);
             return done.iter().filter(|index| u64::from(**index) < bound).count() as u64;
         }
-        let counts = |(_, pod): &(&String, &super::ledger::PodRecord)| {
+        let counts = |(_, pod): &(&String, &PodRecord)| {
             pod.listed == Some(Side::Succeeded)
                 || pod.counted == Some(Side::Succeeded)
                 || (pod.ended == Some(Side::Succeeded)
@@ -146,8 +150,14 @@ impl Judge<'_> {
             .filter(|(_, pod)| if only_failed { pod.is_live() } else { pod.last.is_active() })
             .map(|(_, pod)| pod.name.clone())
             .collect();
+        let same = self.ledger.pods_of(uid).filter(|(_, pod)| pod.last.index() == Some(index));
+        let succeeded = same.filter(|(_, pod)| self.succeeds_its_index(change, pod)).count();
         if u64::from(index) >= bound {
             self.broken("INV-19", change.revision, name, format!("made for index {index} of {bound}"));
+        }
+        if succeeded > 0 {
+            let what = format!("made for index {index}, of which a pod has succeeded and waits to be counted");
+            self.broken("INV-19", change.revision, name, what);
         }
         if done || failed {
             self.broken("INV-19", change.revision, name, format!("made for index {index}, which is done"));
@@ -158,18 +168,26 @@ impl Judge<'_> {
         }
     }
 
+    /// Whether a pod has succeeded and is to be counted, and that can be known.
+    fn succeeds_its_index(&self, change: &Change, pod: &PodRecord) -> bool {
+        let deleted = pod.deleting_at.is_some_and(|at| pod.ended_at.is_some_and(|ended| at <= ended));
+        let unknowable = deleted && is_recent(pod.ended_at, change.at, self.tolerance.window);
+        let waits = pod.last.ended() == Some(Side::Succeeded) && pod.last.is_tracked();
+        waits && pod.listed != Some(Side::Failed) && !unknowable
+    }
+
     /// INV-21: while the failed pods that justify a delay are there, it is waited for.
-    fn delay_is_over(&mut self, change: &Change, uid: &str, name: &str) {
+    fn delay_is_over(&mut self, change: &Change, uid: &str, index: Option<u32>, name: &str) {
         let Some(now) = change.at else { return };
-        let record = &self.ledger.jobs[uid];
-        if record.last.spec.backoff_limit_per_index.is_some() {
-            return;
-        }
+        // Where indexes have limits of their own, they have delays of their own as well (JC-1107).
+        let per_index = self.ledger.jobs[uid].last.spec.backoff_limit_per_index.is_some();
+        let alike = |pod: &PodRecord| !per_index || pod.last.index() == index;
         // A failure that the controller may not have seen, or that a user's own deletion caused, delays nothing.
         let window = self.tolerance.window.max(Duration::from_millis(1));
-        let seen = |pod: &super::ledger::PodRecord| !is_recent(pod.ended_at, Some(now), window);
-        let pods: Vec<_> = self.ledger.pods_of(uid).filter(|(_, pod)| seen(pod) && !pod.ever_surplus).collect();
-        let end = |pod: &super::ledger::PodRecord| pod.last.finished_at();
+        let seen = |pod: &PodRecord| !is_recent(pod.ended_at, Some(now), window);
+        let pods: Vec<_> =
+            self.ledger.pods_of(uid).filter(|(_, pod)| seen(pod) && alike(pod) && !pod.ever_surplus).collect();
+        let end = |pod: &PodRecord| pod.last.finished_at();
         let success =
             pods.iter().filter(|(_, pod)| pod.ended == Some(Side::Succeeded)).filter_map(|(_, pod)| end(pod)).max();
         let failures: Vec<Timestamp> = pods
@@ -197,11 +215,16 @@ impl Judge<'_> {
         let uid = before.metadata.uid.clone();
         let deletes =
             !before.metadata.is_deleting() && step.after.as_ref().is_none_or(|after| after.metadata.is_deleting());
+        let marked = !before.is_surplus() && step.after.as_ref().is_some_and(|after| after.is_surplus());
+        let ended_at = self.ledger.pods.get(&uid).and_then(|pod| pod.ended_at);
+        if (deletes || marked) && before.ended().is_some() && !is_recent(ended_at, change.at, self.tolerance.window) {
+            let name = format!("pod {}", before.metadata.name);
+            self.broken("INV-23", change.revision, name, "removed although it had ended long before");
+        }
         let unannounced = deletes && !before.is_surplus() && before.ended().is_none();
         if unannounced && let Some(pod) = self.ledger.pods.get_mut(&uid) {
-            pod.ended_by_us = Some(change.revision);
+            pod.ended_by_us = Some(Ending { revision: change.revision, at: change.at, verdict: "FailureTarget" });
         }
-        let marked = !before.is_surplus() && step.after.as_ref().is_some_and(|after| after.is_surplus());
         if marked {
             self.surplus_is_one(change, before);
         }
@@ -215,7 +238,7 @@ impl Judge<'_> {
         let believable: Vec<&Job> = job.believable(now, window).map(|job| &**job).collect();
         let suspended = believable.iter().any(|job| job.spec.suspend);
         // Pods that ended or went a moment ago may still have counted.
-        let counts = |pod: &super::ledger::PodRecord| {
+        let counts = |pod: &PodRecord| {
             let ended = pod.ended.is_some() && !is_recent(pod.ended_at, now, window);
             let going = pod.deleting_at.is_some() && !is_recent(pod.deleting_at, now, window);
             !ended && !going
@@ -246,7 +269,8 @@ impl Judge<'_> {
         if believable.iter().any(|job| job.spec.success_policy.is_some()) {
             // Then the Job has succeeded without it, which its status says in a moment.
             if let Some(pod) = self.ledger.pods.get_mut(&pod.metadata.uid) {
-                pod.ended_by_us = Some(change.revision);
+                let verdict = "SuccessCriteriaMet";
+                pod.ended_by_us = Some(Ending { revision: change.revision, at: change.at, verdict });
             }
             return;
         }

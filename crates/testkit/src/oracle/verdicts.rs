@@ -6,6 +6,7 @@ use super::{
     Judge,
     counting::job_name,
     history::{Change, Step},
+    ledger::{Ending, PodRecord, is_recent},
     views::{Job, JobStatus, Side, indexes},
 };
 
@@ -31,7 +32,10 @@ impl Judge<'_> {
             return;
         }
         self.conditions_last(change, old, after);
-        self.interim_first(change, old, after);
+        // One that was there before the history began may be over.
+        if step.before.is_some() {
+            self.interim_first(change, old, after);
+        }
         if after.status.finished().is_some() {
             self.quiet_at_the_end(change, old, after);
         }
@@ -53,6 +57,10 @@ impl Judge<'_> {
             if old.holds(kind).is_some() && job.status.holds(kind).is_none() {
                 let invariant = if matches!(kind, "Complete" | "Failed") { "INV-7" } else { "INV-8" };
                 self.broken(invariant, change.revision, job_name(job), format!("`{kind}` is no longer true"));
+            } else if let (Some(was), Some(is)) = (old.holds(kind), job.status.holds(kind))
+                && was != is
+            {
+                self.broken("INV-8", change.revision, job_name(job), format!("`{kind}` is judged anew: {is:?}"));
             }
         }
         for pair in [["Complete", "Failed"], ["SuccessCriteriaMet", "FailureTarget"]] {
@@ -66,12 +74,13 @@ impl Judge<'_> {
     fn interim_first(&mut self, change: &Change, old: &JobStatus, job: &Job) {
         for (terminal, interim) in [("Complete", "SuccessCriteriaMet"), ("Failed", "FailureTarget")] {
             let (Some(end), None) = (job.status.holds(terminal), old.holds(terminal)) else { continue };
-            match job.status.holds(interim) {
+            match old.holds(interim) {
                 None => {
-                    self.broken("INV-8", change.revision, job_name(job), format!("`{terminal}` without `{interim}`"))
+                    let what = format!("`{terminal}` and no `{interim}` before");
+                    self.broken("INV-8", change.revision, job_name(job), what);
                 }
-                Some(announced) if announced.reason != end.reason => {
-                    let what = format!("announced for {} and ended for {}", announced.reason, end.reason);
+                Some(announced) if (&announced.reason, &announced.message) != (&end.reason, &end.message) => {
+                    let what = format!("announced as {announced:?} and ended as {end:?}");
                     self.broken("INV-8", change.revision, job_name(job), what);
                 }
                 Some(_) => {}
@@ -120,13 +129,25 @@ impl Judge<'_> {
         let completed = job.completed();
         let failed_indexes = job.failed_indexes();
         let limit = job.spec.completions.unwrap_or(0);
+        // What was made or adopted a moment ago may be unknown.
+        let works = |pod: &PodRecord| {
+            let old = pod.by == "job" && !is_recent(pod.created_at, change.at, self.tolerance.window);
+            !pod.gone && pod.last.is_active() && pod.last.job() == Some(&*job.metadata.uid) && old
+        };
         let right = match &*reason {
             "BackoffLimitExceeded" => {
                 let backoff = job.spec.backoff_limit.unwrap_or(6);
                 // Pods that wait for room on the list count as well.
-                let known = |pod: &&&super::ledger::PodRecord| pod.counted.is_some() || pod.listed.is_some();
-                let waiting = pods.iter().filter(|pod| pod.ended == Some(Side::Failed) && !known(pod)).count() as u64;
-                let listed = job.status.uncounted_terminated_pods.failed.len() as u64 + waiting;
+                let known = |pod: &PodRecord| pod.counted.is_some() || pod.listed.is_some();
+                let ignored = |pod: &PodRecord| job.policy_action(&pod.last) == Some("Ignore");
+                let waits = |pod: &PodRecord| pod.ended == Some(Side::Failed) && !known(pod) && !ignored(pod);
+                // Of those on the list, what fails because of the verdict is no reason for it.
+                let failed = |pod: &PodRecord| {
+                    pod.ended_by_us.is_none() && (pod.ended == Some(Side::Failed) || pod.deleting_at.is_some())
+                };
+                let on_list = job.status.uncounted_terminated_pods.failed.iter();
+                let listed = on_list.filter_map(|uid| self.ledger.pods.get(uid)).filter(|pod| failed(pod)).count();
+                let listed = (listed + pods.iter().filter(|pod| waits(pod)).count()) as u64;
                 let restarts = &self.ledger.jobs[&job.metadata.uid].restarts;
                 let restarts = restarts.believable(change.at, self.tolerance.window);
                 let in_place = job.spec.template.spec.restart_policy == "OnFailure";
@@ -163,7 +184,7 @@ impl Judge<'_> {
                 let succeeded = (job.status.succeeded + listed).max(self.succeeded(&job.metadata.uid));
                 match job.spec.completions {
                     Some(completions) => succeeded >= completions,
-                    None => succeeded > 0 || job.parallelism() == 0,
+                    None => (succeeded > 0 || job.parallelism() == 0) && !pods.iter().any(|pod| works(pod)),
                 }
             }
             _ => false,
@@ -184,7 +205,14 @@ impl Judge<'_> {
         for told_of in self.history.announcements.iter().filter(|one| finishing(&one.reason)) {
             self.met("end announced");
             *told.entry((told_of.life, &*told_of.uid, &*told_of.reason)).or_default() += 1;
-            let finished = self.ledger.jobs.get(&told_of.uid).and_then(|job| job.finished_revision);
+            let job = self.ledger.jobs.get(&told_of.uid);
+            let finished = job.and_then(|job| job.finished_revision);
+            let end = job.and_then(|job| job.last.status.finished());
+            let reason = end.map(|end| if end.kind == "Complete" { "Completed" } else { &*end.reason });
+            if let Some(reason) = reason.filter(|reason| *reason != told_of.reason) {
+                let what = format!("`{}` is announced, and it ended with `{reason}`", told_of.reason);
+                self.broken("INV-12", told_of.revision, format!("job {}", told_of.uid), what);
+            }
             if finished.is_none_or(|revision| revision > told_of.revision) {
                 let what = format!("`{}` is announced before it is written", told_of.reason);
                 self.broken("INV-12", told_of.revision, format!("job {}", told_of.uid), what);
@@ -200,11 +228,13 @@ impl Judge<'_> {
     pub(super) fn deferred(&mut self) {
         let mut broken = Vec::new();
         for pod in self.ledger.pods.values() {
-            let (Some(revision), Some(job)) = (pod.ended_by_us, &pod.job) else { continue };
+            let (Some(Ending { revision, at, verdict }), Some(job)) = (pod.ended_by_us, &pod.job) else { continue };
             let Some(job) = self.ledger.job(job) else { continue };
             // A user who suspends it meanwhile prevents the verdict, and wants the pod to go as well.
-            let suspended = job.suspended_at.is_some();
-            if job.last.status.verdict().is_none() && !job.last.metadata.is_deleting() && !suspended {
+            let suspended = job.suspended_at.is_some_and(|suspended| {
+                at.is_none_or(|at| at <= suspended) || is_recent(Some(suspended), at, self.tolerance.window)
+            });
+            if job.last.status.holds(verdict).is_none() && !job.last.metadata.is_deleting() && !suspended {
                 broken.push((revision, pod.name.clone()));
             }
         }

@@ -258,6 +258,7 @@ pub(super) struct Condition {
     pub(super) kind: String,
     pub(super) status: String,
     pub(super) reason: String,
+    pub(super) message: String,
     pub(super) last_transition_time: Option<Timestamp>,
 }
 

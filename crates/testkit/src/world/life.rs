@@ -35,6 +35,15 @@ impl Controllers {
     /// The one that most scenarios are about.
     pub const JOB: Self =
         Self { job: true, ttl: false, cron_job: false, gc: false, pod_gc: false, node: false, tune: None };
+
+    /// What the Job controller is told.
+    pub(crate) fn job_options(&self) -> job::Options {
+        let mut options = job::Options { workers: 2, ..job::Options::default() };
+        if let Some(tune) = self.tune {
+            tune(&mut options);
+        }
+        options
+    }
 }
 
 /// A period that is never over in a world.
@@ -76,11 +85,7 @@ impl Life {
         if controllers.job {
             let context = life.context("job", wire, &environment);
             life.job_metrics = Some(context.metrics.clone());
-            let mut options = job::Options { workers: 2, ..job::Options::default() };
-            if let Some(tune) = controllers.tune {
-                tune(&mut options);
-            }
-            life.tasks.spawn(job::run(context, options));
+            life.tasks.spawn(job::run(context, controllers.job_options()));
         }
         if controllers.ttl {
             let context = life.context("ttl", wire, &environment);

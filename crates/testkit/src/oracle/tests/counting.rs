@@ -19,6 +19,50 @@ fn inv_1_counts_are_exact() {
     breaks("INV-1", and(counted(), vec![status(again)]));
 }
 
+/// What succeeds has not failed, unless it was being deleted before, and that so lately that its end may be unknown; where
+/// pods are replaced only when they have failed, they count as failed only then (JC-801).
+#[test]
+fn inv_1_what_is_listed_as_failed_has_failed() {
+    let listed = |spec: Value, pods: Steps, seconds| {
+        let status = json!({"uncountedTerminatedPods": uncounted(&[], &["p"])});
+        let begun = and(begun(), vec![("world", START, "Job", job(spec.clone(), json!({})))]);
+        let steps = and(and(begun, pods), vec![("job", START + seconds, "Job", job(spec, status))]);
+        !invariants(&judged(&steps)).contains(&"INV-1")
+    };
+    let at_once = |pod: Value| ("world", START, "Pod", pod);
+    let running = || vec![at_once(deleting(pod("p", "Running")))];
+    let succeeded = || and(running(), vec![at_once(deleting(pod("p", "Succeeded")))]);
+    assert!(listed(json!({}), running(), 60));
+    assert!(listed(json!({}), succeeded(), 1) && !listed(json!({}), succeeded(), 60));
+    let deleted_later =
+        || vec![at_once(pod("p", "Succeeded")), ("world", START + 1, "Pod", deleting(pod("p", "Succeeded")))];
+    assert!(!listed(json!({}), deleted_later(), 1));
+    let only_failed = || json!({"podReplacementPolicy": "Failed"});
+    assert!(!listed(only_failed(), running(), 60));
+    assert!(listed(only_failed(), vec![at_once(deleting(pod("p", "Failed")))], 60));
+}
+
+/// An index fails when more of its pods have failed than may, or by a rule (JC-1502).
+#[test]
+fn inv_19_an_index_fails_in_time() {
+    let limited = |failed: &str| {
+        let rules = json!({"rules": [{"action": "FailIndex", "onExitCodes": {"operator": "In", "values": [3]}}]});
+        let spec = json!({"completionMode": "Indexed", "backoffLimitPerIndex": 1, "podFailurePolicy": rules});
+        job(spec, json!({"failedIndexes": failed}))
+    };
+    let exited = |name: &str, code: i32| {
+        let containers = json!([{"name": "main", "state": {"terminated": {"exitCode": code}}}]);
+        ("world", START, "Pod", with(of_index(name, "Failed", 0), "/status/containerStatuses", containers))
+    };
+    let fails = |pods: Steps| {
+        let begun = vec![("world", START, "Job", limited(""))];
+        let steps = and(and(begun, pods), vec![("job", START, "Job", limited("0"))]);
+        !invariants(&judged(&steps)).contains(&"INV-19")
+    };
+    assert!(!fails(vec![]) && !fails(vec![exited("p", 1)]));
+    assert!(fails(vec![exited("p", 1), exited("q", 1)]) && fails(vec![exited("p", 3)]));
+}
+
 /// A surplus pod counts as nothing, unless its mark has just arrived and its sender has given it up. Where it was
 /// written down who was told, that decides; elsewhere, whether calls land late. One that was deleted before may count.
 #[test]
@@ -224,6 +268,18 @@ fn inv_4_record_before_release() {
         |of: &str| vec![selecting(), ("world", START, "Pod", labelled(of)), ("job", START, "Pod p", Value::Null)];
     keeps(and(begun(), let_go("nobody")));
     breaks("INV-4", and(begun(), let_go("a")));
+    // The same of one that stays, and whose labels were others until a moment ago.
+    let disowned = |of: &'static str, seconds| {
+        let labelled = |pod: Value, of: &str| with(pod, "/metadata/labels", json!({"of": of}));
+        let free = || with(untracked("p", "Succeeded"), "/metadata/ownerReferences", json!([]));
+        let steps = vec![
+            selecting(),
+            ("world", START, "Pod", labelled(pod("p", "Succeeded"), of)),
+            ("job", START + seconds, "Pod", labelled(free(), of)),
+        ];
+        !invariants(&judged(&and(begun(), steps))).contains(&"INV-4")
+    };
+    assert!(disowned("nobody", 60) && disowned("a", 1) && !disowned("a", 60));
 }
 
 #[test]
@@ -235,6 +291,13 @@ fn inv_5_lists_are_well_formed() {
     let finished = json!({"startTime": at(0), "uncountedTerminatedPods": uncounted(&[], &["p"]), "conditions": [
         condition("FailureTarget", "BackoffLimitExceeded"), condition("Failed", "BackoffLimitExceeded")]});
     breaks("INV-5", and(ended(), vec![status(finished)]));
+    let capped = |uncounted_max| {
+        let both = vec![("world", START, "Pod", pod("q", "Failed"))];
+        let lists = status(json!({"uncountedTerminatedPods": uncounted(&[], &["p", "q"])}));
+        let tolerance = Tolerance { settled: false, uncounted_max, ..Tolerance::default() };
+        invariants(&judge(&History::of(&and(ended(), and(both, vec![lists]))), tolerance))
+    };
+    assert_eq!((capped(2), capped(1)), (vec![], vec!["INV-5"]));
 }
 
 #[test]

@@ -61,6 +61,28 @@ fn inv_19_indexes_are_unique() {
     breaks("INV-1", done(json!({"succeeded": 2, "completedIndexes": "0,1"})));
     let again = ("job", START, "Pod", of_index("q", "Pending", 0));
     breaks("INV-19", and(done(json!({"succeeded": 1, "completedIndexes": "0"})), vec![again]));
+    breaks("INV-19", and(begun(), vec![("job", START, "Pod", pod("q", "Pending"))]));
+}
+
+/// An index is not run again because its success is not on record yet.
+#[test]
+fn inv_19_a_success_is_waited_for() {
+    let again = |pods: Steps, seconds| {
+        let begun =
+            vec![("world", START, "Job", indexed(json!({}))), ("job", START, "Pod", of_index("p", "Running", 0))];
+        let made = ("job", START + seconds, "Pod", of_index("q", "Pending", 0));
+        !invariants(&judged(&and(and(begun, pods), vec![made]))).contains(&"INV-19")
+    };
+    let succeeded = || of_index("p", "Succeeded", 0);
+    assert!(!again(vec![("world", START, "Pod", succeeded())], 1));
+    // One that was being deleted could be replaced, and has succeeded all the same.
+    let late = || {
+        vec![
+            ("world", START, "Pod", deleting(of_index("p", "Running", 0))),
+            ("world", START, "Pod", deleting(succeeded())),
+        ]
+    };
+    assert!(again(late(), 1) && !again(late(), 60));
 }
 
 #[test]
@@ -87,6 +109,18 @@ fn inv_21_no_creation_while_forbidden() {
     };
     breaks("INV-21", and(begun(), vec![failed(0), made_at(5)]));
     keeps(and(begun(), vec![failed(0), made_at(10)]));
+    // Where indexes have limits of their own, so they have delays (JC-1107).
+    let made = |index: u32, seconds| {
+        let per_index = json!({"completionMode": "Indexed", "backoffLimitPerIndex": 3});
+        let end = json!([{"name": "main", "state": {"terminated": {"exitCode": 1, "finishedAt": at(0)}}}]);
+        let steps = vec![
+            ("world", START, "Job", job(per_index, json!({}))),
+            ("world", START, "Pod", with(of_index("p", "Failed", 0), "/status/containerStatuses", end)),
+            ("job", START + seconds, "Pod", of_index("q", "Pending", index)),
+        ];
+        !invariants(&judged(&steps)).contains(&"INV-21")
+    };
+    assert!(!made(0, 5) && made(0, 10) && made(1, 5));
 }
 
 /// A call that lands late is nobody's fault, for the Job that it writes to, and from then on.
@@ -118,7 +152,25 @@ fn inv_23_deletion_is_exact() {
     breaks("INV-23", and(begun(), vec![("job", START, "Pod", surplus(pod("p", "Running")))]));
     breaks("INV-23", and(begun(), vec![("job", START, "Pod", deleting(pod("p", "Running")))]));
     let suspended = ("world", START, "Job", job(json!({"suspend": true}), json!({})));
-    keeps(and(begun(), vec![suspended, ("job", START, "Pod", surplus(pod("p", "Running")))]));
+    keeps(and(begun(), vec![suspended.clone(), ("job", START, "Pod", surplus(pod("p", "Running")))]));
+    // What has ended needs no removal, whatever became of its Job.
+    let ended = |by_us: Value, seconds| {
+        let end = ("world", START, "Pod", pod("p", "Failed"));
+        let steps = vec![end, suspended.clone(), ("job", START + seconds, "Pod", by_us)];
+        !invariants(&judged(&and(begun(), steps))).contains(&"INV-23")
+    };
+    assert!(!ended(deleting(pod("p", "Failed")), 60) && ended(deleting(pod("p", "Failed")), 1));
+    assert!(!ended(surplus(pod("p", "Failed")), 60));
+    // Deleted in expectation of a verdict: the one that comes must be the one that deletes, and no old suspension excuses it.
+    let removed = |spec: Value, seconds, status: Value| {
+        let resumed = ("world", START + 1, "Job", job(json!({}), json!({})));
+        let deleted = ("job", START + seconds, "Pod", deleting(pod("p", "Running")));
+        let steps = vec![suspended.clone(), resumed, deleted, ("job", START + seconds, "Job", job(spec, status))];
+        !invariants(&judged(&and(begun(), steps))).contains(&"INV-23")
+    };
+    let verdict = |kind: &str| json!({"conditions": [condition(kind, "DeadlineExceeded")]});
+    assert!(removed(json!({}), 60, verdict("FailureTarget")) && !removed(json!({}), 60, verdict("SuccessCriteriaMet")));
+    assert!(!removed(json!({}), 60, json!({})) && removed(json!({}), 1, json!({})));
     let succeeded = json!({"conditions": [condition("SuccessCriteriaMet", "CompletionsReached")]});
     let decided =
         vec![("job", START, "Job", job(json!({}), succeeded)), ("job", START, "Pod", surplus(pod("p", "Running")))];

@@ -24,6 +24,32 @@ fn inv_8_interim_before_terminal() {
     let other = json!({"startTime": at(0), "conditions": [condition("FailureTarget", "BackoffLimitExceeded"),
         condition("Failed", "DeadlineExceeded")]});
     breaks("INV-8", and(begun(), vec![status(other)]));
+    let both = json!({"startTime": at(0), "conditions": [condition("FailureTarget", "DeadlineExceeded"),
+        condition("Failed", "DeadlineExceeded")]});
+    breaks("INV-8", and(begun(), vec![status(both)]));
+}
+
+/// The end has the reason and the message of the interim condition, and neither changes.
+#[test]
+fn inv_8_a_verdict_stands() {
+    let told = |kind: &str, reason: &str, message: &str| with(condition(kind, reason), "/message", json!(message));
+    let ends = |first: Value, then: Value| {
+        let write = |conditions: Value| {
+            let status = json!({"startTime": at(0), "conditions": conditions});
+            ("job", START + 60, "Job", job(json!({"activeDeadlineSeconds": 9}), status))
+        };
+        let gone = vec![("world", START, "Pod p", Value::Null), ("world", START, "Pod q", Value::Null)];
+        let steps = and(and(begun(), gone), vec![write(json!([first])), write(then)]);
+        invariants(&judged(&steps)).contains(&"INV-8")
+    };
+    let target = |reason: &str, message: &str| told("FailureTarget", reason, message);
+    let failed = |reason: &str, message: &str| told("Failed", reason, message);
+    let first = || target("DeadlineExceeded", "too long");
+    assert!(!ends(first(), json!([first(), failed("DeadlineExceeded", "too long")])));
+    assert!(ends(first(), json!([first(), failed("DeadlineExceeded", "whatever")])), "another message");
+    assert!(ends(first(), json!([first(), failed("BackoffLimitExceeded", "too long")])), "another reason");
+    assert!(ends(first(), json!([target("BackoffLimitExceeded", "too long")])), "judged anew");
+    assert!(ends(first(), json!([target("DeadlineExceeded", "still too long")])), "told anew");
 }
 
 #[test]
@@ -46,6 +72,13 @@ fn inv_9_terminal_means_quiet() {
     let moved = json!({"startTime": at(0), "completionTime": at(9), "succeeded": 2, "conditions": [
         condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached")]});
     breaks("INV-9", and(completed(), vec![status(moved)]));
+    let stray = |pod: Value| with(pod, "/metadata/ownerReferences", json!([]));
+    let adopts = |phase: &str| {
+        let found = ("world", START + 9, "Pod", stray(untracked("r", phase)));
+        let steps = and(completed(), vec![found, ("job", START + 9, "Pod", pod("r", phase))]);
+        invariants(&judged(&steps)).contains(&"INV-9")
+    };
+    assert!(adopts("Running") && !adopts("Failed"));
 }
 
 #[test]
@@ -58,6 +91,45 @@ fn inv_10_verdicts_have_reasons() {
     for reason in ["CompletionsReached", "SuccessPolicy"] {
         breaks("INV-10", and(begun(), vec![verdict("SuccessCriteriaMet", reason)]));
     }
+}
+
+/// What fails because of a verdict is no reason for it.
+#[test]
+fn inv_10_a_back_off_limit_is_exceeded_by_what_failed_before() {
+    let exceeded = |first: fn(&'static str) -> Value| {
+        let spec = json!({"backoffLimit": 0});
+        let verdict = json!({"startTime": at(0), "uncountedTerminatedPods": uncounted(&[], &["p", "q"]),
+            "conditions": [condition("FailureTarget", "BackoffLimitExceeded")]});
+        let steps = vec![
+            ("world", START, "Pod", first("p")),
+            ("job", START, "Pod", deleting(pod("q", "Running"))),
+            ("job", START, "Job", job(spec, verdict)),
+        ];
+        !invariants(&judged(&and(begun(), steps))).contains(&"INV-10")
+    };
+    assert!(exceeded(|name| pod(name, "Failed")));
+    assert!(exceeded(|name| deleting(pod(name, "Running"))), "deleted by a user");
+    assert!(!exceeded(|name| pod(name, "Running")));
+}
+
+/// A work queue is done when one of its pods has succeeded and none works any more (JC-1004).
+#[test]
+fn inv_10_a_work_queue_waits_for_its_workers() {
+    let done = |seconds, other: Value| {
+        let spec = || json!({"completions": null});
+        let met = json!({"startTime": at(0), "uncountedTerminatedPods": uncounted(&["p"], &[]),
+            "conditions": [condition("SuccessCriteriaMet", "CompletionsReached")]});
+        let steps = vec![
+            ("world", START, "Job", job(spec(), json!({}))),
+            ("world", START, "Pod", pod("p", "Succeeded")),
+            ("world", START, "Pod", other),
+            ("job", START + seconds, "Job", job(spec(), met)),
+        ];
+        !invariants(&judged(&and(begun(), steps))).contains(&"INV-10")
+    };
+    assert!(done(60, pod("q", "Failed")) && done(60, deleting(pod("q", "Running"))));
+    assert!(!done(60, pod("q", "Running")));
+    assert!(done(1, pod("q", "Running")), "it may not be known that there is one");
 }
 
 #[test]
@@ -124,4 +196,6 @@ fn inv_12_announced_once_and_not_too_early() {
     assert_eq!(judged(vec![told(10), told(10)]), ["INV-12"]);
     let in_another_life = Announcement { life: 1, ..told(10) };
     assert_eq!(judged(vec![told(10), in_another_life]), [""; 0]);
+    let another = Announcement { reason: "DeadlineExceeded".to_owned(), ..told(10) };
+    assert_eq!(judged(vec![another]), ["INV-12"], "that was not the end");
 }
