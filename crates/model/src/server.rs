@@ -184,6 +184,45 @@ impl State {
         self.demand(listed || by_index, Invariant::RecordBeforeRelease);
     }
 
+    /// INV-1: what gets on a list has ended in that way, is being deleted and may be replaced, or fails with its Job. Of one
+    /// that succeeded meanwhile the sender may not know.
+    fn judge_listed(&mut self, config: &Config, before: &Status) {
+        let after = self.job.status;
+        let seen = self.sync.map(|sync| sync.seen.pods);
+        let is_new = |slot: &usize, now: u8, then: u8| (now & !then) >> slot & 1 == 1;
+        let right = self.slots().filter(|slot| self.pods[*slot].exists()).all(|slot| {
+            let pod = self.pods[slot];
+            let unknown = seen.is_none_or(|seen| !seen[slot].is_terminal());
+            let falls = after.conditions & (FAILURE_TARGET | FAILED) != 0;
+            let may_fail = pod.is_deleting() && !config.is_strict() || falls;
+            let failed = match pod.exit() {
+                Exit::Success => may_fail && unknown,
+                _ => pod.is_terminal() || may_fail,
+            };
+            (!is_new(&slot, after.uncounted_succeeded, before.uncounted_succeeded) || pod.exit() == Exit::Success)
+                && (!is_new(&slot, after.uncounted_failed, before.uncounted_failed) || failed)
+        });
+        self.demand(right, Invariant::ExactlyOnce);
+    }
+
+    /// INV-1, INV-19: an index is on record because a pod of it succeeded, and leaves it only if it is beyond the size that
+    /// the Job has, or had when the sync began.
+    fn judge_indexes(&mut self, before: &Status) {
+        let after = self.job.status;
+        let generation = self.job.generation;
+        let has = |indexes: u8, index: u8| indexes >> index & 1 == 1;
+        let succeeded = |index: u8| {
+            let of_index = |pod: Pod| pod.belongs_to(generation) && pod.name().index == index;
+            self.count(|pod| of_index(pod) && pod.exit() == Exit::Success) > 0
+        };
+        let earned = (0..8).all(|index| !has(after.completed & !before.completed, index) || succeeded(index));
+        self.demand(earned, Invariant::ExactlyOnce);
+        let seen = self.sync.map_or(self.job.completions, |sync| sync.seen.job.completions);
+        let size = self.job.completions.min(seen);
+        let kept = (0..8).all(|index| !has(before.completed & !after.completed, index) || index >= size);
+        self.demand(kept, Invariant::IndexUnique);
+    }
+
     /// INV-1…3, INV-5, INV-7…9, INV-19, INV-27.
     fn judge_status(&mut self, config: &Config, old: &JobState) {
         let (before, after) = (old.status, self.job.status);
@@ -199,6 +238,8 @@ impl State {
         let needs = |terminal, interim| after.conditions & terminal == 0 || before.conditions & interim != 0;
         self.demand(needs(COMPLETE, SUCCESS_CRITERIA_MET) && needs(FAILED, FAILURE_TARGET), Invariant::InterimFirst);
 
+        self.judge_listed(config, &before);
+        self.judge_indexes(&before);
         self.judge.listed_succeeded |= after.uncounted_succeeded;
         self.judge.listed_failed |= after.uncounted_failed;
         let judge = self.judge;

@@ -4,6 +4,10 @@
 //! the first news after a calm moment is acted upon at once; only what follows is gathered, for a moment that grows with
 //! the effort a sync takes and never exceeds that period. There is nothing to gather when no pod of the Job is active any
 //! more, or when a good share of a full sync's work is waiting already.
+//!
+//! The first end of a pod is not acted upon at once while others run: pods that end together are to be judged together,
+//! because a verdict depends on all of them (a failure comes before a success policy, JC-901), and nothing is to be
+//! replaced that a verdict would end. Where one end follows the other anyway, nobody waits for more.
 
 use std::time::Duration;
 
@@ -12,6 +16,23 @@ use tokio::time::Instant;
 /// The shortest time between the end of a sync and the next one: what pods that were started together need to report
 /// that they ended together.
 const GATHER_MIN: Duration = Duration::from_millis(20);
+
+/// How long the first end of a pod waits for others: what whoever ends several pods of a Job needs to tell of all of them.
+const TOGETHER: Duration = Duration::from_millis(200);
+
+/// An end that comes so shortly after others were seen to is one of a stream, and not the first of some.
+const STREAM: Duration = Duration::from_secs(1);
+
+/// What there is to wait for, beside the news itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prospect {
+    /// Nothing: no pod is active, or there is enough to do already.
+    Nothing,
+    /// Pods are active.
+    Pods,
+    /// Pods are active, and some have ended that no sync has released.
+    Ends,
+}
 
 /// How urgent news is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +55,11 @@ pub(super) struct Pace {
     pending: Option<News>,
     /// When the last sync ended, and how long it took.
     last: Option<(Instant, Duration)>,
+    /// Since when an end is known that no sync has seen, and whether the running one sees some.
+    ends_since: Option<Instant>,
+    sees_ends: bool,
+    /// When the last sync ended that saw some.
+    ends_seen: Option<Instant>,
 }
 
 impl Pace {
@@ -41,7 +67,7 @@ impl Pace {
     pub(super) fn notice(
         &mut self,
         news: News,
-        gathers: bool,
+        prospect: Prospect,
         batch_period: Duration,
         now: Instant,
     ) -> Option<Duration> {
@@ -49,8 +75,15 @@ impl Pace {
             self.pending = self.pending.max(Some(news));
             return None;
         }
+        if prospect == Prospect::Ends {
+            let since = *self.ends_since.get_or_insert(now);
+            let is_first = self.ends_seen.is_none_or(|seen| since.saturating_duration_since(seen) > STREAM);
+            if is_first && news <= News::Soon {
+                return Some((since + TOGETHER.min(batch_period)).saturating_duration_since(now));
+            }
+        }
         Some(match (news, self.last) {
-            (News::Own | News::Status | News::Soon, Some((ended, took))) if gathers => {
+            (News::Own | News::Status | News::Soon, Some((ended, took))) if prospect != Prospect::Nothing => {
                 let gather = took.max(GATHER_MIN).min(batch_period);
                 (ended + gather).saturating_duration_since(now)
             }
@@ -61,6 +94,7 @@ impl Pace {
     pub(super) fn begin(&mut self) {
         self.running = true;
         self.pending = None;
+        self.sees_ends = self.ends_since.take().is_some();
     }
 
     /// The watch was faster than the answer to our write: what it showed is not news to us.
@@ -79,6 +113,9 @@ impl Pace {
     pub(super) fn end(&mut self, took: Duration, now: Instant) -> Option<News> {
         self.running = false;
         self.last = Some((now, took));
+        if std::mem::take(&mut self.sees_ends) {
+            self.ends_seen = Some(now);
+        }
         self.pending.take()
     }
 }
@@ -93,14 +130,40 @@ mod tests {
     #[test]
     fn the_first_news_is_acted_upon_at_once_and_what_follows_is_gathered() {
         let (mut pace, start) = (Pace::default(), Instant::now());
-        let soon = |pace: &mut Pace, at: Duration| pace.notice(News::Soon, true, SECOND, start + at);
+        let soon = |pace: &mut Pace, at: Duration| pace.notice(News::Soon, Prospect::Pods, SECOND, start + at);
         assert_eq!(soon(&mut pace, Duration::ZERO), Some(Duration::ZERO));
         pace.begin();
         assert_eq!(pace.end(5 * MS, start), None);
         assert_eq!(soon(&mut pace, 4 * MS), Some(16 * MS), "shortly after a sync");
         assert_eq!(soon(&mut pace, 20 * MS), Some(Duration::ZERO), "after a calm moment");
-        assert_eq!(pace.notice(News::Soon, false, SECOND, start + 4 * MS), Some(Duration::ZERO), "nothing to gather");
-        assert_eq!(pace.notice(News::Now, true, SECOND, start + 4 * MS), Some(Duration::ZERO), "a new spec");
+        assert_eq!(
+            pace.notice(News::Soon, Prospect::Nothing, SECOND, start + 4 * MS),
+            Some(Duration::ZERO),
+            "nothing to gather"
+        );
+        assert_eq!(pace.notice(News::Now, Prospect::Pods, SECOND, start + 4 * MS), Some(Duration::ZERO), "a new spec");
+    }
+
+    /// JC-901: who fails and who succeeds in the same moment is judged in one sync.
+    #[test]
+    fn the_first_end_waits_for_others() {
+        let (mut pace, start) = (Pace::default(), Instant::now());
+        let end = |pace: &mut Pace, prospect, at: Duration| pace.notice(News::Soon, prospect, SECOND, start + at);
+        let sync = |pace: &mut Pace, at: Duration| {
+            pace.begin();
+            pace.end(MS, start + at);
+        };
+        assert_eq!(end(&mut pace, Prospect::Ends, Duration::ZERO), Some(200 * MS));
+        assert_eq!(end(&mut pace, Prospect::Ends, 150 * MS), Some(50 * MS), "not longer for another one");
+        assert_eq!(end(&mut pace, Prospect::Nothing, 160 * MS), Some(Duration::ZERO), "that was the last pod");
+        assert_eq!(pace.notice(News::Now, Prospect::Ends, SECOND, start), Some(Duration::ZERO), "a new spec");
+        sync(&mut pace, 200 * MS);
+        assert_eq!(end(&mut pace, Prospect::Ends, 500 * MS), Some(Duration::ZERO), "one end follows the other");
+        sync(&mut pace, 500 * MS);
+        assert_eq!(end(&mut pace, Prospect::Pods, 3 * SECOND), Some(Duration::ZERO), "nothing has ended");
+        sync(&mut pace, 3 * SECOND);
+        assert_eq!(end(&mut pace, Prospect::Ends, 4 * SECOND), Some(200 * MS), "the first one again");
+        assert_eq!(pace.notice(News::Soon, Prospect::Ends, 5 * MS, start + 4 * SECOND), Some(5 * MS), "as configured");
     }
 
     #[test]
@@ -116,7 +179,7 @@ mod tests {
             let mut pace = Pace::default();
             pace.begin();
             pace.end(took, start);
-            assert_eq!(pace.notice(News::Soon, true, period, start), Some(expected));
+            assert_eq!(pace.notice(News::Soon, Prospect::Pods, period, start), Some(expected));
         }
     }
 
@@ -124,8 +187,8 @@ mod tests {
     fn news_during_a_sync_waits_for_its_end() {
         let (mut pace, now) = (Pace::default(), Instant::now());
         pace.begin();
-        assert_eq!(pace.notice(News::Now, true, SECOND, now), None);
-        assert_eq!(pace.notice(News::Soon, true, SECOND, now), None);
+        assert_eq!(pace.notice(News::Now, Prospect::Pods, SECOND, now), None);
+        assert_eq!(pace.notice(News::Soon, Prospect::Pods, SECOND, now), None);
         assert_eq!(pace.end(MS, now), Some(News::Now));
         pace.begin();
         assert_eq!(pace.end(MS, now), None);
@@ -137,7 +200,7 @@ mod tests {
         let mut after = |news: &[News]| {
             pace.begin();
             for news in news {
-                pace.notice(*news, true, SECOND, now);
+                pace.notice(*news, Prospect::Pods, SECOND, now);
             }
             pace.wrote_it();
             pace.end(MS, now)

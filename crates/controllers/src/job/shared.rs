@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::{
     metrics::JobMetrics,
     orphans::Orphan,
-    pacing::{News, Pace},
+    pacing::{News, Pace, Prospect},
 };
 use crate::runtime::{Environment, Metrics, WorkQueue};
 
@@ -223,8 +223,13 @@ impl Shared {
     pub(super) fn notice(&self, state: &mut State, uid: &Uid, news: News) {
         let State { ledger, jobs, .. } = state;
         let (Some(entry), Some(tally)) = (jobs.get_mut(uid), ledger.tally(uid)) else { return };
-        let gathers = !tally.is_quiet() && tally.ended() < self.settings.uncounted_pods_max / 2;
-        let delay = entry.pace.notice(news, gathers, self.settings.sync_batch_period, Instant::now());
+        let prospect = match tally.ended() {
+            _ if tally.is_quiet() => Prospect::Nothing,
+            0 => Prospect::Pods,
+            ended if ended < self.settings.uncounted_pods_max / 2 => Prospect::Ends,
+            _ => Prospect::Nothing,
+        };
+        let delay = entry.pace.notice(news, prospect, self.settings.sync_batch_period, Instant::now());
         if let Some(delay) = delay {
             self.jobs.add_after(uid.clone(), delay);
         }

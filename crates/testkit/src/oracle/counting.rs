@@ -97,8 +97,7 @@ impl Judge<'_> {
             let right = match side {
                 Side::Succeeded => pod.ended == Some(Side::Succeeded),
                 Side::Failed => {
-                    let deleted = pod.deleting_at.is_some_and(|at| pod.ended_at.is_none_or(|ended| at <= ended));
-                    let going = deleted && (pod.gone || !only_failed);
+                    let going = pod.deleted_first && (pod.gone || !only_failed);
                     match pod.ended {
                         Some(Side::Failed) => true,
                         // It counted as failed before it succeeded, if that is so lately that nobody can know.
@@ -221,9 +220,7 @@ impl Judge<'_> {
         let pods = self.ledger.pods_ever_of(&job.metadata.uid).map(|(_, pod)| pod);
         let failed: Vec<&PodRecord> = pods
             .filter(|pod| pod.last.index() == Some(index))
-            .filter(|pod| {
-                pod.ended == Some(Side::Failed) || pod.listed == Some(Side::Failed) || pod.deleting_at.is_some()
-            })
+            .filter(|pod| pod.ended == Some(Side::Failed) || pod.listed == Some(Side::Failed) || pod.deleted_first)
             .collect();
         let counted = failed.iter().filter(|pod| job.policy_action(&pod.last) != Some("Ignore")).count() as u64;
         counted > job.spec.backoff_limit_per_index.unwrap_or(u64::MAX)

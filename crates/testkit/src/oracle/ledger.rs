@@ -49,7 +49,9 @@ pub(super) struct PodRecord {
     pub(super) ever_surplus: bool,
     /// Whether it was marked as surplus.
     pub(super) marked: Option<Mark>,
-    /// Since when it is being deleted.
+    /// Whether it was being deleted, or gone, before it ended.
+    pub(super) deleted_first: bool,
+    /// Since when it is being deleted, if that is known.
     pub(super) deleting_at: Option<Timestamp>,
     /// The Job controller ended it in expectation of a verdict.
     pub(super) ended_by_us: Option<Ending>,
@@ -151,6 +153,7 @@ impl Ledger {
         if record.ended.is_none() && state.ended().is_some() {
             (record.ended, record.ended_at) = (state.ended(), change.at);
         }
+        record.deleted_first |= record.ended.is_none() && (state.metadata.is_deleting() || record.gone);
         if record.deleting_at.is_none() && (state.metadata.is_deleting() || record.gone) {
             record.deleting_at = change.at;
         }
@@ -256,6 +259,7 @@ impl PodRecord {
             ever_tracked: false,
             ever_surplus: false,
             marked: None,
+            deleted_first: false,
             deleting_at: None,
             ended_by_us: None,
             listed: None,

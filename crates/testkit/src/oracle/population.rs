@@ -170,8 +170,7 @@ impl Judge<'_> {
 
     /// Whether a pod has succeeded and is to be counted, and that can be known.
     fn succeeds_its_index(&self, change: &Change, pod: &PodRecord) -> bool {
-        let deleted = pod.deleting_at.is_some_and(|at| pod.ended_at.is_some_and(|ended| at <= ended));
-        let unknowable = deleted && is_recent(pod.ended_at, change.at, self.tolerance.window);
+        let unknowable = pod.deleted_first && is_recent(pod.ended_at, change.at, self.tolerance.window);
         let waits = pod.last.ended() == Some(Side::Succeeded) && pod.last.is_tracked();
         waits && pod.listed != Some(Side::Failed) && !unknowable
     }

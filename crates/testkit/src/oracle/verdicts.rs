@@ -1,6 +1,9 @@
 //! A Job ends once, for a good reason, and quietly (INV-7…INV-10, INV-12).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use super::{
     Judge,
@@ -12,6 +15,9 @@ use super::{
 
 /// Conditions that never go away again once they are true, in pairs that exclude each other.
 const FOR_EVER: [&str; 4] = ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"];
+
+/// Less than there is between a sync that failed and the next one of the same Job.
+const ATTEMPT: Duration = Duration::from_millis(500);
 
 /// Reasons of events that announce the end of a Job.
 const FINISHES: [&str; 6] = [
@@ -141,9 +147,11 @@ impl Judge<'_> {
                 let known = |pod: &PodRecord| pod.counted.is_some() || pod.listed.is_some();
                 let ignored = |pod: &PodRecord| job.policy_action(&pod.last) == Some("Ignore");
                 let waits = |pod: &PodRecord| pod.ended == Some(Side::Failed) && !known(pod) && !ignored(pod);
-                // Of those on the list, what fails because of the verdict is no reason for it.
+                // Of those on the list, what lives and falls with the verdict is no reason for it. What an earlier attempt
+                // deleted for another verdict, which was not written, cannot be told from other failures (JC-901).
+                let by_this = |ending: Ending| is_recent(ending.at, change.at, ATTEMPT);
                 let failed = |pod: &PodRecord| {
-                    pod.ended_by_us.is_none() && (pod.ended == Some(Side::Failed) || pod.deleting_at.is_some())
+                    pod.ended == Some(Side::Failed) || pod.deleted_first && !pod.ended_by_us.is_some_and(by_this)
                 };
                 let on_list = job.status.uncounted_terminated_pods.failed.iter();
                 let listed = on_list.filter_map(|uid| self.ledger.pods.get(uid)).filter(|pod| failed(pod)).count();
