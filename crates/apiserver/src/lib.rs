@@ -42,6 +42,7 @@ mod set_aside;
 mod status;
 pub mod storage;
 mod tables;
+mod times;
 pub mod tls;
 mod verbs;
 mod views;

@@ -5,6 +5,7 @@
 
 use std::pin::Pin;
 
+use api_schema::time::{self, Precision};
 use batch_types::field::{self, Path};
 use bytes::Bytes;
 use futures_util::Stream;
@@ -56,12 +57,22 @@ impl From<LogRefusal> for Status {
     }
 }
 
+/// A time as Go reads it. One that is beyond our own range is after or before everything that was ever written.
+fn instant(text: &str) -> Result<Timestamp, Status> {
+    let time::Timestamp { seconds, nanos } =
+        time::Timestamp::parse(text, Precision::Seconds).map_err(Status::bad_request)?;
+    let nearest = if seconds < 0 { Timestamp::MIN } else { Timestamp::MAX };
+    Ok(Timestamp::new(seconds, nanos.cast_signed()).unwrap_or(nearest))
+}
+
 impl LogOptions {
     /// Reads and checks the parameters, all complaints together.
     pub fn parse(query: &Query, pod_name: &str, now: Timestamp) -> Result<Self, Status> {
         let (tail, limit, since) =
             (query.integer("tailLines")?, query.integer("limitBytes")?, query.integer("sinceSeconds")?);
-        let since_time = query.get("sinceTime").filter(|text| !text.is_empty());
+        // Old clients write what they leave out.
+        let since_time =
+            query.get("sinceTime").filter(|text| !matches!(*text, "" | "null")).map(instant).transpose()?;
         let mut errors = Vec::new();
         if let Some(lines) = tail.filter(|&lines| lines < 0) {
             errors.push(field::Error::invalid(&Path::new("tailLines"), lines, "must be greater than or equal to 0"));
@@ -82,12 +93,6 @@ impl LogOptions {
         if !errors.is_empty() {
             return Err(Status::invalid("PodLogOptions", "", pod_name, &errors));
         }
-        let since_time = match since_time {
-            None => None,
-            Some(text) => Some(text.parse().map_err(|_| {
-                Status::bad_request(format!("invalid sinceTime {}: not an RFC 3339 time", field::quoted(text)))
-            })?),
-        };
         let ago = |seconds| now.checked_sub(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MIN);
         Ok(Self {
             container: query.text("container").to_owned(),
@@ -150,7 +155,16 @@ mod tests {
         let options = parse("sinceSeconds=60&tailLines=0&follow=abc").unwrap();
         assert_eq!(options.since.unwrap().to_string(), "2026-11-15T09:59:00Z");
         assert_eq!((options.tail_lines, options.follow), (Some(0), true));
-        assert_eq!(parse("sinceTime=yesterday").unwrap_err().code, 400);
+        let refused = parse("sinceTime=foo&tailLines=-1").unwrap_err();
+        let why = "parsing time \"foo\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"foo\" as \"2006\"";
+        assert_eq!((refused.code, refused.message.as_str()), (400, why));
+        assert_eq!(parse("sinceTime=null").unwrap().since, None);
+        for (text, since) in [
+            ("2026-11-15T09:00:00.25%2B01:00", "2026-11-15T08:00:00.25Z"),
+            ("9999-12-31T23:59:59Z", "9999-12-30T22:00:00.999999999Z"),
+        ] {
+            assert_eq!(parse(&format!("sinceTime={text}")).unwrap().since.unwrap().to_string(), since);
+        }
     }
 
     #[test]

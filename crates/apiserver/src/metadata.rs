@@ -1,9 +1,12 @@
 //! The metadata that only the server writes (AS-72…AS-76), on canonical values.
 
+use api_schema::registry;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use serde::{Deserialize as _, de::value::MapDeserializer};
 use serde_json::{Map, Value, json};
+
+use crate::times;
 
 /// The members that a client cannot set on create (AS-74).
 const SYSTEM_MEMBERS: [&str; 5] =
@@ -23,9 +26,11 @@ pub fn text<'a>(object: &'a Value, member: &str) -> &'a str {
 
 /// Typed metadata. managedFields are left out: the server writes them itself, and they are most of the bytes.
 pub fn typed(object: &Value) -> Result<ObjectMeta, serde_json::Error> {
-    let members = object["metadata"].as_object().into_iter().flatten();
-    let members = members.filter(|(name, _)| *name != "managedFields");
-    ObjectMeta::deserialize(MapDeserializer::new(members.map(|(name, value)| (name.as_str(), value))))
+    let members = || object["metadata"].as_object().into_iter().flatten().filter(|(name, _)| *name != "managedFields");
+    let read = ObjectMeta::deserialize(MapDeserializer::new(members().map(|(name, value)| (name.as_str(), value))));
+    let (Err(_), Some(ty)) = (&read, registry().get("ObjectMeta")) else { return read };
+    let mut metadata: Value = members().map(|(name, value)| (name.clone(), value.clone())).collect();
+    if times::bring_within_range(ty, &mut metadata) { ObjectMeta::deserialize(&metadata) } else { read }
 }
 
 /// Typed metadata with managedFields, but without the fields in them: who manages is checked, what is not.

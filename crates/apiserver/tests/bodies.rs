@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 const APPLY: &str = "application/apply-patch+yaml";
 const YAML: &str = "application/yaml";
 
-/// AS-22: YAML is converted to JSON, the first document counts, and a key given twice is refused only on request.
+/// AS-22: YAML is converted to JSON, the first document counts, and a key given twice is refused only on request
+/// and otherwise told, before what is wrong with the fields (AS-155).
 #[tokio::test]
 async fn yaml_bodies_are_read_as_upstream_reads_them() {
     let api = Api::new().await;
@@ -23,7 +24,19 @@ async fn yaml_bodies_are_read_as_upstream_reads_them() {
     let post =
         async |query: &str, body: &str| api.send(Method::POST, &format!("{CONFIG_MAPS}{query}"), YAML, body).await;
     let created = post("?dryRun=All", twice).await.expect(201);
-    assert_eq!((created.body["data"]["a"].as_str(), created.warnings), (Some("2"), vec![]));
+    let told = [r#"299 - "line 7: key \"a\" already set in map""#];
+    assert_eq!(
+        (created.body["data"]["a"].as_str(), created.warnings.as_slice()),
+        (Some("2"), &told.map(String::from)[..])
+    );
+    let more = "kind: ConfigMap\napiVersion: v1\nmetadata: {name: m, z: 1}\ndata:\n  a: x\n  a: x\n  a: x\n";
+    let told = [
+        r#"299 - "line 6: key \"a\" already set in map""#,
+        r#"299 - "line 7: key \"a\" already set in map""#,
+        r#"299 - "unknown field \"metadata.z\"""#,
+    ];
+    assert_eq!(post("?dryRun=All", more).await.expect(201).warnings, told);
+    assert_eq!(post("?dryRun=All&fieldValidation=Ignore", more).await.expect(201).warnings, [""; 0]);
     let refused = [
         (
             "?fieldValidation=Strict",
@@ -69,10 +82,14 @@ async fn apply_refuses_in_the_words_of_the_step_that_fails() {
         let answer = api.send(Method::PATCH, &format!("{path}/m?fieldManager=x{query}"), APPLY, &body).await;
         assert_eq!(answer.expect(code).body["message"], message, "{body}");
     }
-    // As a warning the text would span lines, so there is none.
+    // Unless they are to be refused, they are told once the configuration is applied (AS-155).
     let twice = object(",\"labels\":{\"a\":\"1\",\"a\":\"2\"}");
     let applied = api.send(Method::PATCH, &format!("{CONFIG_MAPS}/m?fieldManager=x"), APPLY, &twice).await.expect(201);
-    assert_eq!((applied.body["metadata"]["labels"]["a"].as_str(), applied.warnings), (Some("2"), vec![]));
+    assert_eq!(applied.body["metadata"]["labels"]["a"], "2");
+    let told = [r#"299 - "line 1: key \"a\" already set in map""#];
+    assert_eq!(applied.warnings, told);
+    let again = api.send(Method::PATCH, &format!("{CONFIG_MAPS}/m?fieldManager=x"), APPLY, &twice).await.expect(200);
+    assert_eq!(again.warnings, told);
 }
 
 /// AS-118: what a patch does to `kind` and `apiVersion` matters only where the object is decoded again.
@@ -99,6 +116,33 @@ async fn patches_of_the_type_are_judged_by_how_they_are_applied() {
     let expected =
         [r#"299 - "json patch duplicate field \"[0].op\"""#, r#"299 - "json patch unknown field \"[0].x\"""#];
     assert_eq!(answer.warnings, expected);
+}
+
+/// AS-118: upstream writes the patched object before it decodes it again, with the members it has touched in order.
+#[tokio::test]
+async fn unknown_fields_of_patches_are_told_in_the_order_upstream_finds_them() {
+    let api = Api::new().await;
+    api.post(CONFIG_MAPS, config_map("m", json!({}))).await.expect(201);
+    let warned = async |kind: &str, body: &str| {
+        let path = format!("{CONFIG_MAPS}/m?dryRun=All");
+        let answer = api.send(Method::PATCH, &path, &format!("application/{kind}+json"), body).await.expect(200);
+        let name = |warning: &String| warning.replace("299 - \"unknown field \\\"", "").replace("\\\"\"", "");
+        answer.warnings.iter().map(name).collect::<Vec<_>>()
+    };
+    let merge = r#"{"foo":1,"metadata":{"zz":1,"bar":1},"aaa":1}"#;
+    assert_eq!(warned("merge-patch", merge).await, ["aaa", "foo", "metadata.bar", "metadata.zz"]);
+    let operations = r#"[{"op":"add","path":"/foo","value":1},{"op":"add","path":"/metadata/zz","value":1},
+        {"op":"add","path":"/metadata/bar","value":1},{"op":"add","path":"/aaa","value":1},
+        {"op":"add","path":"/metadata/ownerReferences",
+         "value":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u","y":1,"x":1}]}]"#;
+    let expected =
+        ["aaa", "foo", "metadata.bar", "metadata.ownerReferences[0].y", "metadata.ownerReferences[0].x", "metadata.zz"];
+    assert_eq!(warned("json-patch", operations).await, expected);
+    let path = format!("{CONFIG_MAPS}/m");
+    let wrong = r#"{"metadata":{"labels":1,"annotations":"x"},"data":true}"#;
+    let refused = api.send(Method::PATCH, &path, "application/merge-patch+json", wrong).await.expect(422);
+    let message = refused.body["message"].as_str().unwrap();
+    assert!(message.contains("cannot unmarshal bool into Go struct field ConfigMap.data"), "{message}");
 }
 
 /// AS-143: options of any group will do, and what is none is told as the decoder tells it.
@@ -134,6 +178,31 @@ async fn delete_options_are_decoded_on_their_own_terms() {
         .await
         .expect(200);
     api.get(&path).await.expect(200);
+}
+
+/// JA-R5: a time at the end of year 9999 is kept as it is, and the object can be written afterwards.
+#[tokio::test]
+async fn the_last_times_of_all_are_kept_and_lock_nothing() {
+    const CRON_JOBS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
+    const MERGE: &str = "application/merge-patch+json";
+    let api = Api::new().await;
+    let last = "9999-12-31T23:59:59Z";
+    let job = common::job("j");
+    let template = json!({"spec": job["spec"]});
+    api.post(common::JOBS, job).await.expect(201);
+    let cron_job = json!({
+        "metadata": {"name": "c"}, "spec": {"schedule": "* * * * *", "jobTemplate": template},
+    });
+    api.post(CRON_JOBS, cron_job).await.expect(201);
+    for (path, member) in [(format!("{}/j", common::JOBS), "startTime"), (format!("{CRON_JOBS}/c"), "lastScheduleTime")]
+    {
+        let status = json!({"status": {member: last}}).to_string();
+        let patched = api.send(Method::PATCH, &format!("{path}/status"), MERGE, &status).await.expect(200);
+        assert_eq!(patched.body["status"][member], last);
+        let label = json!({"metadata": {"labels": {"a": "b"}}}).to_string();
+        let patched = api.send(Method::PATCH, &path, MERGE, &label).await.expect(200);
+        assert_eq!(patched.body["status"][member], last);
+    }
 }
 
 /// A body that begins and never goes on.

@@ -168,6 +168,22 @@ fn message(answer: &Answer) -> &str {
     answer.body["message"].as_str().expect("a message")
 }
 
+/// An option for objects that cannot be read is not for evictions.
+#[tokio::test]
+async fn an_eviction_cannot_break_the_cluster() {
+    let api = Api::new().await;
+    api.post(PODS, pod("a")).await.expect(201);
+    let options = json!({"ignoreStoreReadErrorWithClusterBreakingPotential": true});
+    let eviction = json!({"metadata": {"name": "a"}, "deleteOptions": options});
+    let refused = api.post(&format!("{PODS}/a/eviction"), eviction).await.expect(422);
+    assert_eq!(
+        message(&refused),
+        "Eviction.policy \"a\" is invalid: deleteOptions.ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: \
+         true: can not be set for pod eviction, try after removing the option"
+    );
+    api.get(&format!("{PODS}/a")).await.expect(200);
+}
+
 /// The eviction's own mark does not make the version stale that it was asked for.
 #[tokio::test]
 async fn an_eviction_may_name_the_version() {

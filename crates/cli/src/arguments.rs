@@ -34,12 +34,13 @@ pub(crate) struct Arguments {
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    done: all Jobs complete; `up` was asked to stop and stopped
+  0    done: all Jobs complete; `up` or `controller` was asked to stop and stopped
   1    a Job failed; or the command could not start, or failed while running
-  2    the command line or a manifest was not understood
-  3    `status`: no tally runs here
+  2    the command line or a manifest was not understood, or names what does not exist
+  3    no tally runs here: `status`, and commands that are sent to one with `--data`
   124  `wait`, `down`, `bench`: the time ran out
-  130  interrupted by Ctrl-C (143: by SIGTERM); `run` ends its pods first, unless asked twice";
+  129  terminal closed (130: Ctrl-C, 143: SIGTERM); `run` ends its pods first, unless asked twice
+  141  nobody reads the output any more";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -139,6 +140,23 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_exit_code_is_told() {
+        use Exit::{BrokenPipe, Failed, HungUp, Interrupted, NotRunning, Terminated, TimedOut, Usage};
+        for exit in [Failed, Usage, NotRunning, TimedOut, HungUp, Interrupted, BrokenPipe, Terminated] {
+            let code = (exit as u8).to_string();
+            assert!(EXIT_CODES.split(|char: char| !char.is_ascii_digit()).any(|word| word == code), "{exit:?}");
+        }
+    }
+
+    #[test]
+    fn a_benchmark_has_a_namespace_of_its_own() {
+        let mut command = Arguments::command();
+        let mut help = |name: &str| command.find_subcommand_mut(name).unwrap().render_help().to_string();
+        assert!(help("bench").contains("A namespace that exists, for the Jobs [default: a new one]"));
+        assert!(help("wait").contains("The namespace [default: the context's]"));
     }
 
     #[test]

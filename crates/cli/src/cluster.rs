@@ -5,7 +5,8 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::time::Duration;
+use std::{fmt, fs, io};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
@@ -13,7 +14,9 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 use crate::environment::Environment;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, plain};
+use crate::patience::{self, Silent};
+use crate::text::duration_text;
 use crate::{data_dir, instance};
 
 /// Flags that every client command has; the names are kubectl's.
@@ -51,14 +54,15 @@ impl ClusterFlags {
     /// A client for the chosen server. Nothing is sent yet.
     pub(crate) async fn connect(&self, environment: &Environment) -> Result<Cluster, Failure> {
         let own = self.own_kubeconfig(environment)?;
-        let config = read_config(self.kubeconfig.as_deref().or(own.as_deref()), self.context.as_deref()).await?;
+        let kubeconfig = self.kubeconfig.as_deref().or(own.as_deref());
+        let config = read_config(kubeconfig, self.context.as_deref(), environment).await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let (client, server) = client_of(config)?;
         let data_flag = match (&self.kubeconfig, &self.data) {
             (None, Some(data)) => data_dir::flag(data, environment),
             _ => String::new(),
         };
-        Ok(Cluster { client, server, namespace, data_flag })
+        Ok(Cluster { client: patience::limited(client, &server), server, namespace, data_flag })
     }
 
     /// The kubeconfig of the tally on the data directory, if it is the one that is meant.
@@ -76,6 +80,49 @@ impl ClusterFlags {
     }
 }
 
+impl Cluster {
+    /// Why something could not be done: what the server said, or that it could not be asked.
+    pub(crate) fn failure(&self, error: kube::Error, doing: impl fmt::Display) -> Failure {
+        match error {
+            kube::Error::Api(status) => Failure::new(anyhow!("{}", status.message).context(doing.to_string()))
+                .hint("`kubectl auth whoami` says who you are on that server"),
+            other => unreachable(other, &self.server, &self.data_flag),
+        }
+    }
+
+    /// Nothing was heard of the server in the time that a command was given.
+    pub(crate) fn silent_for(&self, patience: Duration) -> Failure {
+        Failure::new(anyhow!("{} has not answered within {}", self.server, duration_text(patience)))
+            .exit(Exit::TimedOut)
+            .hint(silent_hint(&self.data_flag))
+    }
+}
+
+/// What is said of a server that has said nothing itself.
+pub(crate) fn unreachable(error: kube::Error, server: &str, data_flag: &str) -> Failure {
+    if let kube::Error::Service(error) = &error
+        && let Some(silent) = error.downcast_ref::<Silent>()
+    {
+        return Failure::new(anyhow!("{silent}")).hint(silent_hint(data_flag));
+    }
+    let hint = if speaks_of_certificates(&error) {
+        "the kubeconfig is for another server: the authority it names has not signed this one's certificate".to_owned()
+    } else {
+        format!("is the server running? `tally status{data_flag}` knows about one on this machine")
+    };
+    Failure::new(plain(error).context(format!("reach {server}"))).hint(hint)
+}
+
+fn silent_hint(data_flag: &str) -> String {
+    format!("the server can be reached but does not work; `tally status{data_flag}` knows about one on this machine")
+}
+
+/// The library that checks certificates is known by its words only.
+fn speaks_of_certificates(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    causes.any(|cause| cause.to_string().contains("invalid peer certificate"))
+}
+
 /// What is said where a tally should run and does not.
 pub(crate) fn not_running(data: &Path, environment: &Environment) -> Failure {
     Failure::new(anyhow!("no tally runs on `{}`", data.display()))
@@ -83,34 +130,75 @@ pub(crate) fn not_running(data: &Path, environment: &Environment) -> Failure {
         .hint(format!("start one with `tally up -d{}`", data_dir::flag(data, environment)))
 }
 
-/// A client for one kubeconfig, or for the cluster that kubectl would use.
-pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<(Client, String), Failure> {
-    client_of(read_config(kubeconfig, None).await?)
+/// A client for one kubeconfig, or for the cluster that kubectl would use. How long to wait for answers is left to the
+/// caller.
+pub(crate) async fn connect(kubeconfig: Option<&Path>, environment: &Environment) -> Result<(Client, String), Failure> {
+    client_of(read_config(kubeconfig, None, environment).await?)
 }
 
-async fn read_config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, Failure> {
-    let hint = "say which cluster with `--kubeconfig FILE`, or start one with `tally up -d`";
+/// What to do where there is no cluster.
+const HINT_WHICH: &str = "say which cluster with `--kubeconfig FILE`, or start one with `tally up -d`";
+
+async fn read_config(
+    kubeconfig: Option<&Path>,
+    context: Option<&str>,
+    environment: &Environment,
+) -> Result<Config, Failure> {
     let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
-    match kubeconfig {
-        None if context.is_none() => Config::infer().await.map_err(|error| Failure::new(not_found(&error)).hint(hint)),
-        None => Config::from_kubeconfig(&options).await.map_err(|error| Failure::new(not_found(&error)).hint(hint)),
-        Some(path) => {
-            let named = || format!("read the kubeconfig `{}`", path.display());
-            // The library does not say that a file is missing, and panics on some that are no text.
-            let text = fs::read_to_string(path).map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidData => anyhow!("it is not text"),
-                _ => anyhow!(error),
-            });
-            text.with_context(named).map_err(|error| Failure::new(error).hint(hint))?;
-            let read = async {
-                let file = Kubeconfig::read_from(path)?;
-                Config::from_custom_kubeconfig(file, &options).await
-            };
-            read.await.map_err(|error| {
-                Failure::new(anyhow!("{}", first_line(&error.to_string())).context(named())).hint(VIEW)
-            })
+    if let Some(path) = kubeconfig {
+        let file = read_file(path)?;
+        let config = Config::from_custom_kubeconfig(file, &options).await;
+        return config.map_err(|error| unusable(path, &error));
+    }
+    let not_found = |error: &(dyn std::error::Error + 'static)| Failure::new(not_found(error)).hint(HINT_WHICH);
+    if let Some(merged) = read_listed(&environment.kubeconfig)? {
+        return Config::from_custom_kubeconfig(merged, &options).await.map_err(|error| not_found(&error));
+    }
+    if let Some(home) = environment.home.as_ref().filter(|_| environment.kubeconfig.is_empty()) {
+        let usual = home.join(".kube/config");
+        if usual.is_file() {
+            check_text(&usual)?;
         }
     }
+    match context {
+        None => Config::infer().await.map_err(|error| not_found(&error)),
+        Some(_) => Config::from_kubeconfig(&options).await.map_err(|error| not_found(&error)),
+    }
+}
+
+/// The files of `$KUBECONFIG` as one. Those that are not there are left out, as kubectl does; `None` if none is.
+fn read_listed(paths: &[PathBuf]) -> Result<Option<Kubeconfig>, Failure> {
+    let mut merged: Option<Kubeconfig> = None;
+    for path in paths.iter().filter(|path| path.try_exists().unwrap_or(true)) {
+        let next = read_file(path)?;
+        merged = Some(match merged {
+            None => next,
+            Some(earlier) => earlier.merge(next).map_err(|error| unusable(path, &error))?,
+        });
+    }
+    Ok(merged)
+}
+
+fn read_file(path: &Path) -> Result<Kubeconfig, Failure> {
+    check_text(path)?;
+    Kubeconfig::read_from(path).map_err(|error| unusable(path, &error))
+}
+
+/// The library does not say that a file is missing, and panics on some that are no text.
+fn check_text(path: &Path) -> Result<(), Failure> {
+    let text = fs::read_to_string(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => anyhow!("it is not text"),
+        _ => anyhow!(error),
+    });
+    text.map(drop).with_context(|| reading(path)).map_err(|error| Failure::new(error).hint(HINT_WHICH))
+}
+
+fn unusable(path: &Path, error: &KubeconfigError) -> Failure {
+    Failure::new(anyhow!("{}", first_line(&error.to_string())).context(reading(path))).hint(VIEW)
+}
+
+fn reading(path: &Path) -> String {
+    format!("read the kubeconfig `{}`", path.display())
 }
 
 /// What to do about a kubeconfig that cannot be used.
@@ -138,7 +226,7 @@ fn client_of(mut config: Config) -> Result<(Client, String), Failure> {
         // A proxy of the machine is for others.
         config.proxy_url = None;
     }
-    // A log that is followed may be silent for as long as it likes.
+    // A log that is followed may be silent for as long as it likes; what may not is known to `patience`.
     config.read_timeout = None;
     let client = Client::try_from(config).with_context(|| format!("prepare a client for `{server}`"));
     let client = client.map_err(|error| Failure::new(error).hint(VIEW))?;
@@ -181,5 +269,55 @@ mod tests {
         assert_eq!(found(&other), None);
         let named = ClusterFlags { data: Some(data), ..ClusterFlags::default() };
         assert_eq!(named.own_kubeconfig(&other).unwrap(), Some(mine));
+    }
+
+    fn config(name: &str) -> String {
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: {name}\n\
+             clusters: [{{name: {name}, cluster: {{server: \"http://{name}\"}}}}]\n\
+             users: [{{name: {name}, user: {{}}}}]\n\
+             contexts: [{{name: {name}, context: {{cluster: {name}, user: {name}}}}}]\n"
+        )
+    }
+
+    #[tokio::test]
+    async fn files_of_a_list_may_be_missing_but_not_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        fs::write(path("one"), config("one")).unwrap();
+        fs::write(path("two"), config("two")).unwrap();
+        let environment = |names: &[&str]| Environment {
+            kubeconfig: names.iter().map(|name| path(name)).collect(),
+            ..Environment::default()
+        };
+        let listed = environment(&["missing", "two", "one"]);
+        assert_eq!(read_config(None, None, &listed).await.unwrap().cluster_url.host(), Some("two"));
+        assert_eq!(read_config(None, Some("one"), &listed).await.unwrap().cluster_url.host(), Some("one"));
+        assert!(read_listed(&environment(&["missing", "gone"]).kubeconfig).unwrap().is_none());
+    }
+
+    /// Text of two bytes a character, by its mark, that ends in the middle of one.
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_no_text_is_refused_wherever_it_comes_from() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(".kube/config");
+        fs::create_dir(home.path().join(".kube")).unwrap();
+        fs::write(&path, b"\xff\xfea\x00b").unwrap();
+        let of_home = Environment { home: Some(home.path().to_owned()), ..Environment::default() };
+        let listed = Environment { kubeconfig: vec![path.clone()], ..Environment::default() };
+        for (named, environment) in [(None, of_home), (None, listed), (Some(&*path), Environment::default())] {
+            for context in [None, Some("c")] {
+                let failure = read_config(named, context, &environment).await.unwrap_err();
+                assert_eq!(failure.error.to_string(), format!("read the kubeconfig `{}`", path.display()));
+                assert_eq!(failure.error.root_cause().to_string(), "it is not text");
+            }
+        }
+    }
+
+    #[test]
+    fn a_certificate_of_another_authority_does_not_mean_that_no_server_runs() {
+        let of = |text: &str| unreachable(kube::Error::Service(io::Error::other(text.to_owned()).into()), "s", "");
+        assert!(of("invalid peer certificate: UnknownIssuer").hint.starts_with("the kubeconfig is for another server"));
+        assert!(of("connection refused").hint.starts_with("is the server running?"));
     }
 }

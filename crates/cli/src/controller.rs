@@ -19,11 +19,15 @@ use controllers::runtime::leader::{LeaderError, LeaderOptions, lead};
 use controllers::runtime::limiter::{Rate, limited};
 use controllers::runtime::{ControllerContext, Environment, Metrics, Shutdown, Supervisor};
 use kube::Client;
+use serde_json::Value;
 use tokio::runtime;
 
-use crate::cluster::connect;
-use crate::failure::Failure;
-use crate::parts::Controllers;
+use crate::cluster::{connect, unreachable};
+use crate::environment;
+use crate::failure::{Failure, plain};
+use crate::output::tell;
+use crate::parts::{self, Controllers};
+use crate::patience::in_time;
 use crate::running::{Choice, JobFlags, duration, start};
 use crate::server::bind;
 use crate::shutdown::Signals;
@@ -44,8 +48,8 @@ pub(crate) struct Controller {
     /// (`kube-controller-manager --controllers=*,-job-controller`).
     #[arg(long, conflicts_with = "managed_by")]
     replace_built_in: bool,
-    /// Controllers to run: names separated by commas. A cluster has all but `job` already. Names: job, gc, podgc,
-    /// namespace.
+    /// Controllers to run: names separated by commas. A cluster has all but `job` already, and two of a kind get in each
+    /// other's way. Names: job, ttl, cronjob, gc, podgc, namespace, scheduler.
     #[arg(long, value_name = "LIST", default_value = "job", allow_hyphen_values = true)]
     controllers: Controllers,
     /// Serve /metrics, /healthz, /livez and /readyz here [default: nowhere].
@@ -84,19 +88,23 @@ pub(crate) struct Controller {
     job: JobFlags,
 }
 
-pub(crate) fn run(options: &Controller) -> Result<(), Failure> {
+pub(crate) fn run(options: &Controller, environment: &environment::Environment) -> Result<(), Failure> {
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().context("start the async runtime")?;
-    let done = runtime.block_on(serve(options));
+    let done = runtime.block_on(serve(options, environment));
     runtime.shutdown_timeout(RUNTIME_END);
     done
 }
 
-async fn serve(options: &Controller) -> Result<(), Failure> {
-    let signals = Signals::listen().context("listen for signals")?;
+async fn serve(options: &Controller, environment: &environment::Environment) -> Result<(), Failure> {
     let choice = options.choice()?;
     let lease = options.lease()?;
-    let (client, server) = connect(options.kubeconfig.as_deref()).await?;
-    check_access(&client).await?;
+    let (client, server) = connect(options.kubeconfig.as_deref(), environment).await?;
+    let mut stop = Box::pin(Signals::listen().context("listen for signals")?.first_then(|| {}));
+    tokio::select! {
+        checked = check_access(&client, &server) => checked?,
+        // Nothing has begun that would have to be ended.
+        _ = &mut stop => return Ok(()),
+    }
     let client = limited(client, Rate { qps: options.kube_api_qps, burst: options.kube_api_burst });
 
     let (metrics, shutdown, readiness) = (Metrics::new(), Shutdown::new(), Readiness::default());
@@ -108,25 +116,31 @@ async fn serve(options: &Controller) -> Result<(), Failure> {
         readiness.check("caches", move || flag.load(Ordering::Acquire));
         tasks.spawn("endpoint", endpoint::serve(listener, metrics.clone(), readiness, shutdown.clone()));
     }
-    let stop = shutdown.clone();
+    let ended = shutdown.clone();
     tasks.spawn("signals", async move {
         tokio::select! {
             biased;
-            () = stop.cancelled() => {}
-            () = signals.first() => stop.cancel(),
+            () = ended.cancelled() => {}
+            _ = stop => ended.cancel(),
         }
     });
 
-    let announcement = format!("tally {VERSION} runs {} on {server}", described(&options.manager()));
+    let announcement = format!("tally {VERSION} runs {} on {server}", described(&choice, &options.manager()));
     let ready = move || {
         filled.store(true, Ordering::Release);
         announce(&announcement);
     };
     let (around, inside) = (client.clone(), metrics.clone());
-    let work = move |shutdown| start(client, inside, choice, shutdown, ready).ended();
+    let leads = Shutdown::new();
+    let began = leads.clone();
+    let work = move |shutdown| {
+        began.cancel();
+        start(client, inside, choice, shutdown, ready).ended()
+    };
     let worked = match lease {
         None => work(shutdown.clone()).await.map_err(LeaderError::from),
         Some(lease) => {
+            tasks.spawn("standing by", stand_by(around.clone(), lease.clone(), leads, shutdown.clone()));
             let (context, _) = ControllerContext::new(around, metrics, Environment::system(), shutdown.clone());
             lead(&context, lease, work).await
         }
@@ -190,11 +204,50 @@ fn lease_name(manager: &Manager) -> String {
     }
 }
 
-fn described(manager: &Manager) -> String {
+/// What is run, for people: whose Jobs, or which other controllers.
+fn described(choice: &Choice, manager: &Manager) -> String {
+    if !choice.controllers.contains(&parts::Controller::Job) {
+        let names: Vec<String> = choice.controllers.iter().map(ToString::to_string).collect();
+        let word = if names.len() == 1 { "controller" } else { "controllers" };
+        return format!("the {word} {}", names.join(", "));
+    }
     match manager {
         Manager::BuiltIn => "all Jobs without a manager".to_owned(),
         Manager::External(name) => format!("Jobs managed by {name}"),
     }
+}
+
+/// Says whom this copy waits for until it leads; then there is nothing more to say.
+async fn stand_by(client: Client, lease: LeaderOptions, leads: Shutdown, shutdown: Shutdown) {
+    tokio::select! {
+        biased;
+        () = shutdown.cancelled() => {}
+        () = leads.cancelled() => {}
+        () = tell_holder(client, lease) => {}
+    }
+    // A task that ends takes the others along.
+    shutdown.cancelled().await;
+}
+
+/// Tells people once whom this copy waits for, if it has to. Whoever leads is asked for as often as the Lease is tried.
+async fn tell_holder(client: Client, lease: LeaderOptions) {
+    let LeaderOptions { namespace, name, identity, retry_period, .. } = lease;
+    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
+    loop {
+        if let Ok(request) = http::Request::get(&path).body(Vec::new())
+            && let Ok(lease) = client.request::<Value>(request).await
+            && let Some(holder) = holder_beside(&lease, &identity)
+        {
+            return tell(&format!("standing by: `{holder}` holds the Lease {namespace}/{name}"));
+        }
+        tokio::time::sleep(retry_period).await;
+    }
+}
+
+/// Who holds a Lease, if it is somebody else.
+fn holder_beside<'a>(lease: &'a Value, identity: &str) -> Option<&'a str> {
+    let holder = lease.pointer("/spec/holderIdentity").and_then(Value::as_str)?;
+    Some(holder).filter(|holder| !holder.is_empty() && *holder != identity)
 }
 
 /// Unique among all processes: the machine's name is for people, the rest makes the difference.
@@ -204,25 +257,27 @@ fn identity() -> String {
 }
 
 /// A controller that lacks a permission would start and achieve nothing, or half of it.
-async fn check_access(client: &Client) -> Result<(), Failure> {
-    let needed = match access::missing(client, &access::NEEDED).await {
+async fn check_access(client: &Client, server: &str) -> Result<(), Failure> {
+    let asked = in_time(server, access::missing(client, &access::NEEDED)).await;
+    let needed = match asked.unwrap_or_else(|silent| Err(kube::Error::Service(silent.into()))) {
         Ok(missing) => missing,
         // A server that does not answer such questions may still do the rest.
         Err(kube::Error::Api(status)) if status.code != 401 => {
             tracing::warn!(message = status.message, "the server does not say what this controller may do");
             return Ok(());
         }
-        Err(error) => {
-            let error = anyhow!(error).context("ask the server what this controller may do");
-            return Err(Failure::new(error).hint("check the server and the credentials with `kubectl version`"));
+        Err(error @ kube::Error::Api(_)) => {
+            let error = plain(error).context("ask the server what this controller may do");
+            return Err(Failure::new(error).hint("check the credentials with `kubectl auth whoami`"));
         }
+        Err(error) => return Err(unreachable(error, server, "")),
     };
     if !needed.is_empty() {
         let list: Vec<String> = needed.iter().map(ToString::to_string).collect();
         return Err(Failure::new(anyhow!("the credentials lack permissions: {}", list.join(", ")))
             .hint("the ClusterRole in `deploy/` of tally's sources has all of them"));
     }
-    if let Ok(missing) = access::missing(client, &access::WISHED).await {
+    if let Ok(Ok(missing)) = in_time(server, access::missing(client, &access::WISHED)).await {
         for permission in missing {
             tracing::warn!(%permission, "without this permission people are told less");
         }
@@ -256,6 +311,13 @@ fn rate(text: &str) -> Result<f64, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use controllers::job;
+    use http::{Request, Response};
+    use kube::client::Body;
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -274,6 +336,37 @@ mod tests {
         let named = |name: &str| lease_name(&Manager::External(name.to_owned()));
         assert_eq!(named("tally.dev/job-controller"), "tally.dev-job-controller");
         assert_eq!(named("Example.com/Jobs_a"), "example.com-jobs-a");
+    }
+
+    /// There are many questions, each of which is asked again.
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_never_answers_is_given_up_once() {
+        let silent = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
+        let started = tokio::time::Instant::now();
+        let failure = check_access(&Client::new(silent, "default"), "https://example.com").await.unwrap_err();
+        assert_eq!(failure.error.to_string(), "https://example.com has not answered within 30 s");
+        assert_eq!((failure.error.chain().count(), started.elapsed().as_secs()), (1, 30));
+    }
+
+    #[test]
+    fn only_who_runs_jobs_says_so() {
+        let described = |list: &str| {
+            let controllers = list.parse::<Controllers>().unwrap().chosen();
+            let manager = Manager::External("a.b/c".to_owned());
+            let job = job::Options::default();
+            described(&Choice { controllers, job, furnishing: Furnishing::default() }, &manager)
+        };
+        assert_eq!(described("job,gc"), "Jobs managed by a.b/c");
+        assert_eq!(described("ttl,gc"), "the controllers ttl, gc");
+        assert_eq!(described("ttl"), "the controller ttl");
+    }
+
+    #[test]
+    fn a_lease_is_waited_for_while_somebody_else_holds_it() {
+        let lease = |holder: &str| json!({"spec": {"holderIdentity": holder}});
+        assert_eq!(holder_beside(&lease("other"), "me"), Some("other"));
+        assert_eq!((holder_beside(&lease(""), "me"), holder_beside(&lease("me"), "me")), (None, None));
+        assert_eq!(holder_beside(&json!({}), "me"), None);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The directory in which a tally keeps everything: where it is, and that it can be used.
 
 use std::fs;
+use std::io;
 use std::path::{self, Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
@@ -37,7 +38,10 @@ pub(crate) fn prepare(data: &Path) -> Result<(), Failure> {
             .hint("pass a directory you may write to with `--data DIR`")
     };
     take(data).map_err(|refused| match (remedy(&refused), refused) {
-        (_, PrivateError::Io { source, .. }) => failure(source.into()),
+        (_, PrivateError::Io { source, .. }) => {
+            let remedy = write_remedy(&source);
+            failure(source.into()).hint(remedy)
+        }
         (_, refused @ PrivateError::SymbolicLink { .. }) => {
             let target = fs::canonicalize(data).unwrap_or_else(|_| PathBuf::from("DIR"));
             failure(refused.into()).hint(format!("name the directory itself: `--data {}`", shell_word(&target)))
@@ -54,6 +58,27 @@ fn take(data: &Path) -> Result<(), PrivateError> {
     private::owned_directory(data)?;
     let is_empty = fs::read_dir(data).is_ok_and(|mut entries| entries.next().is_none());
     if is_empty { private::directory(data) } else { Ok(()) }
+}
+
+/// What to do where a file of ours cannot be written.
+pub(crate) fn write_remedy(error: &io::Error) -> String {
+    match is_full(error) {
+        true => "make room on the disk, or pass a directory on another one with `--data DIR`".to_owned(),
+        false => "pass a directory you may write to with `--data DIR`".to_owned(),
+    }
+}
+
+/// Whatever could not be written: if the disk is full, nothing else needs to be done about it.
+pub(crate) fn hint_if_full(failure: Failure) -> Failure {
+    let full = failure.error.chain().find_map(|cause| cause.downcast_ref::<io::Error>().filter(|error| is_full(error)));
+    match full.map(write_remedy) {
+        Some(remedy) => failure.hint(remedy),
+        None => failure,
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// What makes something of ours usable again, as a command; `None` where only the system knows.
@@ -180,6 +205,17 @@ mod tests {
         let (error, hint) = refusal(&file);
         assert_eq!(error, format!("`{}` is not a directory", file.display()));
         assert!(hint.contains(&format!("`mv '{0}' '{0}.old'`", file.display())), "{hint}");
+    }
+
+    #[test]
+    fn a_full_disk_is_no_reason_to_remove_anything() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert!(write_remedy(&full).starts_with("make room on the disk"));
+        assert!(write_remedy(&io::ErrorKind::PermissionDenied.into()).contains("you may write to"));
+        let failure =
+            |error| hint_if_full(Failure::new(anyhow!(io::Error::from(error)).context("write it")).hint("rm it"));
+        assert!(failure(io::ErrorKind::StorageFull).hint.starts_with("make room on the disk"));
+        assert_eq!(failure(io::ErrorKind::NotFound).hint, "rm it");
     }
 
     #[test]

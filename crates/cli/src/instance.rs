@@ -89,8 +89,18 @@ impl Drop for Held {
 /// The tally that runs on a data directory, if one does.
 pub(crate) fn running(data: &Path) -> Result<Option<Instance>, Failure> {
     let path = data.join(FILE);
-    let hint = "the file only says which process runs here: remove it if none does";
-    read(&path).map_err(|error| Failure::new(error).hint(hint))
+    read(&path).map_err(|error| {
+        let hint = unreadable_hint(&error);
+        Failure::new(error).hint(hint)
+    })
+}
+
+/// What to do about a file that cannot be read or makes no sense.
+fn unreadable_hint(error: &anyhow::Error) -> &'static str {
+    match error.downcast_ref::<io::Error>().map(io::Error::kind) {
+        Some(io::ErrorKind::PermissionDenied) => "it is another user's: ask them, or become that user",
+        _ => "the file only says which process runs here: remove it if none does",
+    }
 }
 
 fn read(path: &Path) -> anyhow::Result<Option<Instance>> {
@@ -143,6 +153,14 @@ mod tests {
         // No process has a number this high.
         let nobody = Instance { pid: i32::MAX, ..instance() };
         assert!(!nobody.is_alive());
+    }
+
+    /// Root may read everything, so the error is made up.
+    #[test]
+    fn nobody_is_told_to_remove_what_is_another_users() {
+        let denied = anyhow::Error::new(io::Error::from(io::ErrorKind::PermissionDenied)).context("read `/x`");
+        assert!(unreadable_hint(&denied).starts_with("it is another user's"));
+        assert!(unreadable_hint(&anyhow::anyhow!("no JSON")).contains("remove it"));
     }
 
     #[test]

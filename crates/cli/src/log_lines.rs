@@ -3,6 +3,8 @@
 use std::io::{self, Write as _};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 /// A longer line is cut. Nodes write no longer ones in one piece, and nothing may be held without bound.
 const LINE_MAX: usize = 64 << 10;
 
@@ -104,11 +106,157 @@ impl Splitter {
     }
 }
 
+/// How far a log has been shown, by the times that the server puts before its lines: where to go on after a break.
+#[derive(Debug, Default)]
+pub(crate) struct Bookmark {
+    /// The latest time of a line.
+    last: Option<Timestamp>,
+    /// Lines from the first of that time on, without those that a server leaves out when it is asked for [`Self::since`].
+    count: usize,
+    /// After a break: what was shown before comes again.
+    catching_up: Option<CatchingUp>,
+    /// The last line was left out, and so is what else belongs to it.
+    hides: bool,
+}
+
+#[derive(Debug)]
+struct CatchingUp {
+    /// Lines that are left to be skipped.
+    left: usize,
+    /// The last line that was shown has been met again.
+    has_met: bool,
+}
+
+impl Bookmark {
+    /// What to ask for after a break. In whole seconds: what is more exact does not reach every server.
+    pub(crate) fn since(&self) -> Option<Timestamp> {
+        let last = self.last?;
+        Some(Timestamp::from_second(last.as_second()).unwrap_or(last).min(last))
+    }
+
+    /// The log is read anew, from [`Self::since`] on.
+    pub(crate) fn resume(&mut self) {
+        self.catching_up = self.last.map(|_| CatchingUp { left: self.count, has_met: false });
+    }
+
+    /// What was shown before the break has not come again.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.catching_up.as_ref().is_some_and(|catching_up| !catching_up.has_met)
+    }
+
+    /// Takes the times off whole lines, and leaves out what was shown before the break. False: lines are missing between
+    /// what was shown and what comes now.
+    pub(crate) fn turn(&mut self, whole: &[u8]) -> (Vec<u8>, bool) {
+        let (mut news, mut is_seamless) = (Vec::with_capacity(whole.len()), true);
+        for line in whole.split_inclusive(|byte| *byte == b'\n') {
+            let (time, text) = timed(line);
+            // A note of the node about what is missing has the time at which it was read.
+            let is_note = node::logs::lost_bytes(text.strip_suffix(b"\n").unwrap_or(text)).is_some();
+            if let Some(time) = time.filter(|_| !is_note) {
+                is_seamless &= self.meets(time);
+            }
+            if !self.hides || is_note {
+                news.extend_from_slice(text);
+            }
+        }
+        (news, is_seamless)
+    }
+
+    /// Looks at the next line. False: it is not the one that has to follow.
+    fn meets(&mut self, time: Timestamp) -> bool {
+        let Some(CatchingUp { left, has_met }) = &mut self.catching_up else {
+            self.pass(time);
+            return true;
+        };
+        let last = self.last.unwrap_or(Timestamp::MIN);
+        if !*has_met && time < last {
+            self.hides = true;
+            return true;
+        }
+        if !*has_met && time > last {
+            // Those that were shown are gone, and perhaps others behind them.
+            self.catching_up = None;
+            self.pass(time);
+            return false;
+        }
+        *has_met = true;
+        if *left > 0 {
+            *left -= 1;
+            self.hides = true;
+            return true;
+        }
+        self.catching_up = None;
+        self.pass(time);
+        true
+    }
+
+    fn pass(&mut self, time: Timestamp) {
+        self.hides = false;
+        if self.last.is_none_or(|last| time > last) {
+            (self.last, self.count) = (Some(time), 1);
+        } else if self.since().is_some_and(|since| time >= since) {
+            self.count += 1;
+        }
+    }
+}
+
+/// A line and the time before it.
+pub(crate) fn timed(line: &[u8]) -> (Option<Timestamp>, &[u8]) {
+    let Some(space) = line.iter().take(40).position(|byte| *byte == b' ') else { return (None, line) };
+    let time = std::str::from_utf8(&line[..space]).ok().and_then(|text| text.parse().ok());
+    if time.is_some() { (time, &line[space + 1..]) } else { (None, line) }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn times_are_taken_off_lines() {
+        let (time, text) = timed(b"2026-11-15T10:00:00.5Z hello you\n");
+        assert_eq!((time.map(|time| time.as_millisecond()), text), (Some(1_794_736_800_500), &b"hello you\n"[..]));
+        for plain in [&b"hello you\n"[..], b"", b"\n"] {
+            assert_eq!(timed(plain), (None, plain));
+        }
+    }
+
+    /// A log whose lines have these times, in tenths of a second, as a server sends it from a time on.
+    fn sent(times: &[i64], since: Option<Timestamp>) -> Vec<u8> {
+        let mut text = Vec::new();
+        for (number, tenth) in times.iter().enumerate() {
+            let time = Timestamp::from_millisecond(1_794_736_800_000 + tenth * 100).unwrap();
+            if since.is_none_or(|since| time >= since) {
+                text.extend_from_slice(format!("{time} {number}\n").as_bytes());
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn a_bookmark_tells_when_what_it_marks_is_gone() {
+        let mut bookmark = Bookmark::default();
+        assert_eq!(bookmark.turn(&sent(&[1, 2, 2], None)), (b"0\n1\n2\n".to_vec(), true));
+        bookmark.resume();
+        assert_eq!(bookmark.turn(&sent(&[5, 6], None)), (b"0\n1\n".to_vec(), false));
+        bookmark.resume();
+        assert!(bookmark.is_lost(), "as long as nothing comes");
+        assert_eq!(bookmark.turn(&sent(&[6, 7], None)), (b"1\n".to_vec(), true));
+        assert!(!bookmark.is_lost());
+    }
+
+    /// It is not of the log, and its time is not that of a line.
+    #[test]
+    fn the_nodes_note_is_shown_and_marks_nothing() {
+        let note = "[tally: 7 bytes of this log are missing here: they were rotated away before they were read]";
+        let mut bookmark = Bookmark::default();
+        let text = format!("2026-11-15T10:00:00Z a\n2026-11-15T10:00:09Z {note}\n2026-11-15T10:00:01Z b\n");
+        assert_eq!(bookmark.turn(text.as_bytes()), (format!("a\n{note}\nb\n").into_bytes(), true));
+        bookmark.resume();
+        let rest = b"2026-11-15T10:00:01Z b\n2026-11-15T10:00:02Z c\n";
+        assert_eq!(bookmark.turn(rest), (b"c\n".to_vec(), true));
+    }
 
     #[test]
     fn the_prefix_names_the_container_only_if_there_are_several() {
@@ -134,6 +282,27 @@ mod tests {
     }
 
     proptest! {
+        /// However often a log breaks off, each line is shown once; many may have the same time.
+        #[test]
+        fn breaks_lose_and_repeat_nothing(
+            mut times in prop::collection::vec(0i64..40, 1..30),
+            breaks in prop::collection::vec(0usize..30, 0..5),
+        ) {
+            times.sort_unstable();
+            let mut breaks: Vec<usize> = breaks.into_iter().map(|at| at.min(times.len())).collect();
+            breaks.push(times.len());
+            breaks.sort_unstable();
+            let (mut bookmark, mut shown) = (Bookmark::default(), Vec::new());
+            for written in breaks {
+                let (news, is_seamless) = bookmark.turn(&sent(&times[..written], bookmark.since()));
+                prop_assert!(is_seamless);
+                shown.extend(news);
+                bookmark.resume();
+            }
+            let all: Vec<u8> = (0..times.len()).flat_map(|number| format!("{number}\n").into_bytes()).collect();
+            prop_assert_eq!(shown, all);
+        }
+
         /// However a stream is cut, the same lines come out.
         #[test]
         fn cuts_do_not_matter(text in "[ab\n]{0,60}", cuts in prop::collection::vec(0usize..60, 0..6)) {

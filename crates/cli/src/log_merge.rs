@@ -13,8 +13,9 @@ use jiff::Timestamp;
 use kube::api::LogParams;
 use kube::{Api, Client};
 
-use crate::log_lines::{LogOrigin, LogPiece, Splitter};
-use crate::logs::complain;
+use crate::failure::plain;
+use crate::log_lines::{LogOrigin, LogPiece, Splitter, timed};
+use crate::logs::{breaks_off, complain};
 use crate::pod_view::PodObject;
 
 /// Logs open at the same time. Where more containers ran at once, the order of their lines is only roughly right.
@@ -36,6 +37,8 @@ pub(crate) struct Merge {
     open: Vec<Option<OpenLog>>,
     /// The next line of each open log, by time; the log's position decides between equals.
     next: BinaryHeap<Reverse<(Timestamp, usize)>>,
+    /// How many logs could not be read, or not to their end.
+    incomplete: usize,
 }
 
 struct OpenLog {
@@ -44,12 +47,19 @@ struct OpenLog {
     splitter: Option<Splitter>,
     lines: VecDeque<(Timestamp, Vec<u8>)>,
     last: Timestamp,
+    /// It broke off before its end.
+    is_broken: bool,
 }
 
 impl Merge {
     pub(crate) fn new(client: Client, mut sources: Vec<Source>) -> Self {
         sources.sort_by_key(|source| source.started_at);
-        Self { client, closed: sources.into(), open: Vec::new(), next: BinaryHeap::new() }
+        Self { client, closed: sources.into(), open: Vec::new(), next: BinaryHeap::new(), incomplete: 0 }
+    }
+
+    /// How many logs could not be read so far, or not to their end.
+    pub(crate) fn incomplete(&self) -> usize {
+        self.incomplete
     }
 
     /// The next line.
@@ -76,7 +86,10 @@ impl Merge {
             let Some(source) = self.closed.pop_front() else { return };
             let pods: Api<PodObject> = Api::namespaced(self.client.clone(), &source.origin.namespace);
             match pods.log_stream(&source.origin.pod, &source.parameters).await {
-                Err(error) => complain(&source.origin, error),
+                Err(error) => {
+                    complain(&source.origin, &plain(error));
+                    self.incomplete += 1;
+                }
                 Ok(stream) => {
                     let log = OpenLog {
                         origin: source.origin,
@@ -84,6 +97,7 @@ impl Merge {
                         splitter: Some(Splitter::default()),
                         lines: VecDeque::new(),
                         last: source.started_at.unwrap_or(Timestamp::MIN),
+                        is_broken: false,
                     };
                     let position = self.place(log);
                     self.queue(position).await;
@@ -110,7 +124,10 @@ impl Merge {
         let Some(log) = self.open[position].as_mut() else { return };
         match log.peek().await {
             Some(time) => self.next.push(Reverse((time, position))),
-            None => self.open[position] = None,
+            None => {
+                self.incomplete += usize::from(log.is_broken);
+                self.open[position] = None;
+            }
         }
     }
 }
@@ -126,7 +143,12 @@ impl OpenLog {
                     self.stream.as_mut().consume_unpin(count);
                     whole
                 }
-                _ => self.splitter.take().map(Splitter::finish).unwrap_or_default(),
+                Err(error) => {
+                    breaks_off(&self.origin, &error);
+                    self.is_broken = true;
+                    self.splitter.take().map(Splitter::finish).unwrap_or_default()
+                }
+                Ok(_) => self.splitter.take().map(Splitter::finish).unwrap_or_default(),
             };
             for line in whole.split_inclusive(|byte| *byte == b'\n') {
                 let (time, text) = timed(line);
@@ -136,26 +158,5 @@ impl OpenLog {
             }
         }
         self.lines.front().map(|(time, _)| *time)
-    }
-}
-
-/// A line and the time before it.
-fn timed(line: &[u8]) -> (Option<Timestamp>, &[u8]) {
-    let Some(space) = line.iter().take(40).position(|byte| *byte == b' ') else { return (None, line) };
-    let time = std::str::from_utf8(&line[..space]).ok().and_then(|text| text.parse().ok());
-    if time.is_some() { (time, &line[space + 1..]) } else { (None, line) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_taken_off_lines() {
-        let (time, text) = timed(b"2026-11-15T10:00:00.5Z hello you\n");
-        assert_eq!((time.map(|time| time.as_millisecond()), text), (Some(1_794_736_800_500), &b"hello you\n"[..]));
-        for plain in [&b"hello you\n"[..], b"", b"\n"] {
-            assert_eq!(timed(plain), (None, plain));
-        }
     }
 }

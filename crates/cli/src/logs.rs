@@ -108,16 +108,26 @@ async fn show(options: &Logs, environment: &Environment) -> Result<(), Failure> 
             Failure::usage(anyhow!("{named} has no index {beyond}: {what}")).hint("leave `--index` out to see all")
         );
     }
-    let shown = if options.follow {
-        follow(options, cluster.client, view, environment).await
-    } else {
-        let mut pods = pods_of(&cluster.client, &view)
-            .await
-            .map_err(|error| lookup_failure(error, &format!("the pods of {named}"), &cluster))?;
-        pods.retain(|pod| is_wanted(pod, options.index.as_ref()) && (!options.failed || pod.has_failed()));
-        Reader::new(options, cluster.client).show(&pods).await
-    };
-    shown.map_err(output::failure)
+    if options.follow {
+        return follow(options, cluster.client, view, environment).await;
+    }
+    let mut pods = pods_of(&cluster.client, &view)
+        .await
+        .map_err(|error| lookup_failure(error, &format!("the pods of {named}"), &cluster))?;
+    pods.retain(|pod| is_wanted(pod, options.index.as_ref()) && (!options.failed || pod.has_failed()));
+    let mut reader = Reader::new(options, cluster.client);
+    reader.show(&pods).await.map_err(output::failure)?;
+    complete(reader.incomplete)
+}
+
+/// Whoever relies on the logs must know that some of them are not complete. Which ones was told.
+fn complete(incomplete: usize) -> Result<(), Failure> {
+    if incomplete == 0 {
+        return Ok(());
+    }
+    let what = if incomplete == 1 { "1 log is".to_owned() } else { format!("{incomplete} logs are") };
+    Err(Failure::new(anyhow!("{what} not complete"))
+        .hint("the lines in parentheses say which and why; the same command shows what is there now"))
 }
 
 /// An index that the Job will never have.
@@ -126,16 +136,22 @@ fn first_beyond(wanted: &IndexSet, job: &JobView) -> Option<u32> {
     wanted.iter().find(|index| *index >= completions)
 }
 
-async fn follow(options: &Logs, client: Client, view: JobView, environment: &Environment) -> io::Result<()> {
+async fn follow(options: &Logs, client: Client, view: JobView, environment: &Environment) -> Result<(), Failure> {
     let wanted = if options.failed { Wanted::Failed } else { Wanted::All };
     let manner = Manner { is_json: false, is_quiet: true, no_color: environment.no_color, no_bars: true };
     let mut screen = Screen::new(manner, 1);
     let mut progress = Progress::new([view.clone()], Instant::now());
     progress.job_changed(view.clone(), Instant::now());
     let scope = Scope::Job { view: Box::new(view), indexes: options.index.clone() };
-    match Watching::new(client, progress, wanted, scope).run(&mut screen).await {
-        Err(Interruption::Output(error)) => Err(error),
-        Err(Interruption::Signal(_)) | Ok(()) => Ok(()),
+    let mut watching = Watching::new(client, progress, wanted, scope);
+    match watching.run(&mut screen).await {
+        Err(Interruption::Output(error)) => Err(output::failure(error)),
+        Err(Interruption::Away(why) | Interruption::Store(why)) => {
+            let _ = screen.drain().await;
+            Err(Failure::new(anyhow!(why).context("the server does not answer any more, and the Job has not finished"))
+                .hint("when it is back, the same command shows everything from the beginning"))
+        }
+        Err(Interruption::Signal(_)) | Ok(()) => complete(watching.incomplete_logs()),
     }
 }
 
@@ -163,18 +179,21 @@ async fn pods_of(client: &Client, job: &JobView) -> kube::Result<Vec<PodObject>>
 struct Reader<'a> {
     options: &'a Logs,
     client: Client,
+    /// How many logs could not be read, or not to their end.
+    incomplete: usize,
 }
 
 impl<'a> Reader<'a> {
     fn new(options: &'a Logs, client: Client) -> Self {
-        Self { options, client }
+        Self { options, client, incomplete: 0 }
     }
 
-    async fn show(&self, pods: &[PodObject]) -> io::Result<()> {
+    async fn show(&mut self, pods: &[PodObject]) -> io::Result<()> {
+        let reader = &*self;
         let sources = pods.iter().flat_map(|pod| {
             pod.instances().map(move |instance| Source {
                 origin: Arc::new(origin(pod, &instance)),
-                parameters: self.parameters(instance.container, instance.is_previous),
+                parameters: reader.parameters(instance.container, instance.is_previous),
                 started_at: instance.started_at.map(|time| time.0),
             })
         });
@@ -189,6 +208,7 @@ impl<'a> Reader<'a> {
         while let Some(piece) = merge.next().await {
             self.write(&piece)?;
         }
+        self.incomplete = merge.incomplete();
         Ok(())
     }
 
@@ -202,22 +222,24 @@ impl<'a> Reader<'a> {
         }
     }
 
-    async fn show_one(&self, source: Source) -> io::Result<()> {
+    async fn show_one(&mut self, source: Source) -> io::Result<()> {
         let Source { origin, parameters, .. } = source;
         let pods: Api<PodObject> = Api::namespaced(self.client.clone(), &origin.namespace);
         let mut stream = match pods.log_stream(&origin.pod, &parameters).await {
             Ok(stream) => Box::pin(stream),
             Err(error) => {
-                complain(&origin, error);
+                complain(&origin, &plain(error));
+                self.incomplete += 1;
                 return Ok(());
             }
         };
         let mut splitter = Splitter::default();
+        let mut broken = None;
         loop {
             let bytes = match stream.fill_buf().await {
                 Ok(bytes) => bytes,
                 Err(error) => {
-                    tracing::warn!(%error, pod = origin.pod, "the log breaks off");
+                    broken = Some(error);
                     break;
                 }
             };
@@ -228,7 +250,12 @@ impl<'a> Reader<'a> {
             stream.as_mut().consume_unpin(count);
             self.write(&LogPiece { origin: origin.clone(), lines })?;
         }
-        self.write(&LogPiece { origin, lines: splitter.finish() })
+        self.write(&LogPiece { origin: origin.clone(), lines: splitter.finish() })?;
+        if let Some(error) = broken {
+            breaks_off(&origin, &error);
+            self.incomplete += 1;
+        }
+        Ok(())
     }
 
     fn write(&self, piece: &LogPiece) -> io::Result<()> {
@@ -237,8 +264,13 @@ impl<'a> Reader<'a> {
 }
 
 /// One log that cannot be read keeps nobody from the others.
-pub(crate) fn complain(origin: &LogOrigin, error: kube::Error) {
-    tell(&format!("{} (no log: {})", origin.prefix(), plain(error)));
+pub(crate) fn complain(origin: &LogOrigin, error: &anyhow::Error) {
+    tell(&format!("{} (no log: {error:#})", origin.prefix()));
+}
+
+/// Behind the lines that could be read.
+pub(crate) fn breaks_off(origin: &LogOrigin, error: &io::Error) {
+    tell(&format!("{} (the log breaks off here: {error})", origin.prefix()));
 }
 
 #[cfg(test)]
@@ -253,6 +285,13 @@ mod tests {
         assert_eq!(first_beyond(&wanted("0,4-7"), &job(Some(5))), Some(5));
         assert_eq!(first_beyond(&wanted("0-2147483646"), &job(Some(1))), Some(1));
         assert_eq!(first_beyond(&wanted("9"), &job(None)), None);
+    }
+
+    #[test]
+    fn logs_that_are_not_complete_are_a_failure() {
+        complete(0).unwrap();
+        let failure = complete(2).unwrap_err();
+        assert_eq!((failure.exit as u8, failure.error.to_string().as_str()), (1, "2 logs are not complete"));
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod node_flags;
 mod nodes;
 mod output;
 mod parts;
+mod patience;
 mod pod_view;
 mod rerun;
 mod run;
@@ -74,7 +75,7 @@ fn main() -> ExitCode {
         Command::History(options) => history::run(&options, &environment),
         Command::Rerun(options) => rerun::run(&options, &environment),
         Command::Bench(options) => bench::run(&options, &environment),
-        Command::Controller(options) => controller::run(&options),
+        Command::Controller(options) => controller::run(&options, &environment),
         Command::Version(options) => version::run(&options),
         Command::Completion(options) => shell::completion(&options),
         Command::Man(options) => shell::man(&options),

@@ -11,9 +11,9 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 use tokio::runtime;
 
-use crate::cluster::ClusterFlags;
+use crate::cluster::{Cluster, ClusterFlags};
 use crate::environment::Environment;
-use crate::failure::{Failure, plain};
+use crate::failure::{Exit, Failure, plain};
 use crate::job_view::{JobName, JobView};
 use crate::output::{say, tell};
 use crate::wait::lookup_failure;
@@ -39,7 +39,7 @@ pub(crate) struct Rerun {
     #[arg(long)]
     failed: bool,
     /// The new Job's name [default: NAME-rerun-1, or the next number that is free].
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = new_name)]
     name: Option<String>,
     #[command(flatten)]
     cluster: ClusterFlags,
@@ -73,12 +73,12 @@ async fn rerun(options: &Rerun, environment: &Environment) -> Result<(), Failure
     match plan(&old, options.failed) {
         Plan::Nothing => tell(&format!("nothing to run again: all of job/{} succeeded", options.job.0)),
         Plan::Create(job) => {
-            let name = create(&jobs, *job, options).await?;
+            let name = create(&cluster, &jobs, *job, options).await?;
             say(&format!("job.batch/{name} created\n"))?;
         }
         Plan::CreateWithout(job, completed) => {
             let is_suspended = old.spec.as_ref().and_then(|spec| spec.suspend) == Some(true);
-            let name = create(&jobs, *job, options).await?;
+            let name = create(&cluster, &jobs, *job, options).await?;
             if let Err(failure) = skip(&jobs, &name, &completed, is_suspended).await {
                 // Half a rerun would run nothing, and wait for somebody to resume all of it.
                 let _ = jobs.delete(&name, &DeleteParams::background()).await;
@@ -150,7 +150,7 @@ fn template(old: &Job) -> Job {
 }
 
 /// Creates the Job under a name that is free.
-async fn create(jobs: &Api<Job>, mut job: Job, options: &Rerun) -> Result<String, Failure> {
+async fn create(cluster: &Cluster, jobs: &Api<Job>, mut job: Job, options: &Rerun) -> Result<String, Failure> {
     let old = job.metadata.name.take().unwrap_or_default();
     let candidates: Vec<String> = match &options.name {
         Some(name) => vec![name.clone()],
@@ -161,14 +161,31 @@ async fn create(jobs: &Api<Job>, mut job: Job, options: &Rerun) -> Result<String
         match jobs.create(&PostParams::default(), &job).await {
             Ok(_) => return Ok(name),
             Err(kube::Error::Api(status)) if status.reason == "AlreadyExists" && options.name.is_none() => {}
-            Err(error) => {
-                let error = plain(error).context(format!("create job/{name}"));
-                return Err(Failure::new(error).hint("`kubectl get jobs` lists what there is"));
-            }
+            Err(error) => return Err(refused(error, &name, cluster)),
         }
     }
     Err(Failure::new(anyhow!("job/{old} has been run again {NUMBERS_MAX} times"))
         .hint("delete old ones, or choose a name with `--name`"))
+}
+
+/// Why the new Job could not be created.
+fn refused(error: kube::Error, name: &str, cluster: &Cluster) -> Failure {
+    let reason = if let kube::Error::Api(status) = &error { status.reason.clone() } else { String::new() };
+    let failure = cluster.failure(error, format!("create job/{name}"));
+    match reason.as_str() {
+        "AlreadyExists" => failure.hint("choose another name with `--name`, or leave it out for one that is free"),
+        "Invalid" => failure.exit(Exit::Usage).hint("the server does not take this Job; a shorter `--name` may do"),
+        _ => failure,
+    }
+}
+
+/// A name that a Job can have and that its pods can bear as a label.
+fn new_name(text: &str) -> Result<String, String> {
+    let wrong = batch_types::names::dns_subdomain(text).into_iter().chain(batch_types::names::label_value(text));
+    match wrong.into_iter().next() {
+        None => Ok(text.to_owned()),
+        Some(why) => Err(format!("it cannot be the name of a Job: {why}")),
+    }
 }
 
 /// `pi-rerun-2`; a rerun of a rerun counts on.
@@ -270,6 +287,16 @@ mod tests {
         assert_eq!(new.metadata.annotations.unwrap()["tally.dev/completed-before"], "0,3");
         assert_eq!(of("0-3"), Plan::Nothing);
         assert!(matches!(of(""), Plan::Create(_)), "nothing to skip");
+    }
+
+    #[test]
+    fn a_new_name_is_one_that_jobs_can_have() {
+        for good in ["pi", "pi-2", "a.b", &"x".repeat(63)] {
+            assert_eq!(new_name(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "Bad_", "-a", "a/b", &"x".repeat(64)] {
+            assert!(new_name(bad).unwrap_err().starts_with("it cannot be the name of a Job: "), "{bad}");
+        }
     }
 
     #[test]

@@ -21,8 +21,8 @@ pub(crate) struct JobFlags {
     /// Jobs that are worked on at the same time.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     concurrent_job_syncs: u16,
-    /// How long pod events of a busy Job are gathered at most [default: 1s; `run`: 100ms]. The first event after a calm
-    /// moment never waits.
+    /// How long pod events of a busy Job are gathered at most [default: 1s; `run`: 100ms]. After a calm moment a pod that
+    /// ended waits for others for up to 200ms, and nothing else waits.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     job_sync_batch_period: Option<Duration>,
     /// Delay before a failed pod is replaced; doubles with each further failure.

@@ -68,7 +68,11 @@ impl Server {
         let door = Door::open(data, listen).await?;
         let server = Self::new(store, gates, Some(door.identity.token.reveal().to_owned())).await?;
         let issuer = TokenIssuer::load_or_create(&data.join("pki").join("service-account.key")).map_err(|error| {
-            let hint = if let IssuerError::Private(refused) = &error { data_dir::remedy(refused) } else { None };
+            let hint = match &error {
+                IssuerError::Private(refused) => data_dir::remedy(refused),
+                IssuerError::Write { source, .. } => Some(data_dir::write_remedy(source)),
+                _ => None,
+            };
             Failure::new(error).hint(hint.unwrap_or_else(|| HINT_REMOVE.to_owned()))
         })?;
         server.api.set_token_issuer(issuer);
@@ -138,7 +142,11 @@ impl Door {
         let address = listener.local_addr().context("find the port")?;
         let identity =
             Identity::load_or_create(data, &server_names(listen.ip()), Timestamp::now()).map_err(|error| {
-                let hint = if let tls::Error::Private(refused) = &error { data_dir::remedy(refused) } else { None };
+                let hint = match &error {
+                    tls::Error::Private(refused) => data_dir::remedy(refused),
+                    tls::Error::Write { source, .. } => Some(data_dir::write_remedy(source)),
+                    _ => None,
+                };
                 Failure::new(error).hint(hint.unwrap_or_else(|| HINT_REMOVE.to_owned()))
             })?;
         Ok(Self { identity, listener, address })
@@ -189,13 +197,38 @@ fn in_use_hint(data: &Path) -> String {
 /// Listens where `flag` says.
 pub(crate) async fn bind(flag: &str, address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| {
-        let hint = match error.kind() {
-            io::ErrorKind::AddrInUse => {
-                let any = SocketAddr::new(address.ip(), 0);
-                format!("end the program that uses the port, or take any free one with `{flag} {any}`")
-            }
-            _ => format!("pass an address of this machine, for example `{flag} 127.0.0.1:0`"),
-        };
+        let hint = bind_hint(flag, address, error.kind());
         Failure::new(anyhow!(error).context(format!("listen on `{address}`"))).hint(hint)
     })
+}
+
+fn bind_hint(flag: &str, address: SocketAddr, trouble: io::ErrorKind) -> String {
+    match trouble {
+        io::ErrorKind::AddrInUse => {
+            let any = SocketAddr::new(address.ip(), 0);
+            format!("end the program that uses the port, or take any free one with `{flag} {any}`")
+        }
+        io::ErrorKind::PermissionDenied => {
+            let above = SocketAddr::new(address.ip(), 6443);
+            format!("low ports are for root: take one from 1024 on, for example `{flag} {above}`")
+        }
+        _ => format!("pass an address of this machine, for example `{flag} 127.0.0.1:0`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Root may listen on every port, so the error is made up.
+    #[test]
+    fn a_port_that_is_not_allowed_is_no_wrong_address() {
+        let hint = |trouble| bind_hint("--listen", "127.0.0.1:443".parse().unwrap(), trouble);
+        assert_eq!(
+            hint(io::ErrorKind::PermissionDenied),
+            "low ports are for root: take one from 1024 on, for example `--listen 127.0.0.1:6443`"
+        );
+        assert!(hint(io::ErrorKind::AddrInUse).contains("`--listen 127.0.0.1:0`"));
+        assert!(hint(io::ErrorKind::AddrNotAvailable).starts_with("pass an address of this machine"));
+    }
 }

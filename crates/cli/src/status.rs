@@ -74,7 +74,7 @@ pub(crate) fn run(options: &Status, environment: &Environment) -> Result<(), Fai
 async fn ask<'a>(data: &'a Path, instance: &'a Instance, environment: &Environment) -> Result<Report<'a>, Failure> {
     let flag = data_dir::flag(data, environment);
     let hint = format!("see `tally.log` in the data directory, or end it with `tally down{flag}`");
-    let (client, _) = cluster::connect(Some(&instance.kubeconfig)).await?;
+    let (client, _) = cluster::connect(Some(&instance.kubeconfig), environment).await?;
     let counts = async { Ok((count_jobs(&client).await?, count_pods(&client).await?)) };
     let (jobs, pods) = timeout(PATIENCE, counts)
         .await

@@ -87,7 +87,7 @@ pub(crate) fn run(options: Up, environment: &Environment) -> Result<(), Failure>
     let runtime = runtime::Builder::new_multi_thread().enable_all().build().context("start the async runtime")?;
     let done = runtime.block_on(serve(&settings));
     runtime.shutdown_timeout(RUNTIME_END);
-    done
+    done.map_err(data_dir::hint_if_full)
 }
 
 fn settings(options: Up, environment: &Environment) -> Result<Settings, Failure> {

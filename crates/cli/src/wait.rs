@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use futures_util::{StreamExt as _, stream};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
 use kube::Api;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use tokio::runtime;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::cluster::{Cluster, ClusterFlags};
 use crate::environment::Environment;
-use crate::failure::{Exit, Failure, plain};
+use crate::failure::{Exit, Failure};
 use crate::job_view::{JobName, JobView, Outcome};
 use crate::output::say;
 use crate::running::duration;
@@ -32,7 +32,8 @@ pub(crate) struct Wait {
     /// The Jobs to wait for.
     #[arg(value_name = "job/NAME", required = true)]
     jobs: Vec<JobName>,
-    /// How long to wait, for example `60s`; then the exit code is 124 [default: for as long as it takes].
+    /// How long to wait, for example `60s`; then the exit code is 124 [default: for as long as it takes]. With `0s` the
+    /// Jobs are looked at once.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
@@ -46,11 +47,25 @@ pub(crate) fn run(options: &Wait, environment: &Environment) -> Result<(), Failu
 
 async fn wait(options: &Wait, environment: &Environment) -> Result<(), Failure> {
     let cluster = options.cluster.connect(environment).await?;
+    wait_for_all(&cluster, &options.jobs, options.timeout).await
+}
+
+async fn wait_for_all(cluster: &Cluster, jobs: &[JobName], patience: Option<Duration>) -> Result<(), Failure> {
+    let deadline = patience.and_then(|patience| Instant::now().checked_add(patience));
+    let looks = stream::iter(jobs).map(|job| look(cluster, &job.0)).buffered(WATCHES_MAX).try_collect();
+    // Whoever gives no time at all wants to know how things are, and that takes a moment.
+    let looked: Vec<Looked> = match (patience, deadline) {
+        (Some(patience), Some(deadline)) if !patience.is_zero() => {
+            timeout_at(deadline, looks).await.map_err(|_| cluster.silent_for(patience))??
+        }
+        _ => looks.await?,
+    };
     // Apart from what is told, which keeps to the order of the command line.
     let (finished, failed_so_far) = (Cell::new(0), Cell::new(0));
+    let is_awaited = looked.iter().any(|job| job.outcome.is_none());
     let all = async {
-        let waits = options.jobs.iter().map(async |job| {
-            let end = wait_for(&cluster, &job.0).await?;
+        let waits = looked.into_iter().map(async |job| {
+            let end = wait_for(cluster, job).await?;
             finished.set(finished.get() + 1);
             failed_so_far.set(failed_so_far.get() + usize::from(end.1 != Outcome::Complete));
             Ok::<_, Failure>(end)
@@ -70,12 +85,12 @@ async fn wait(options: &Wait, environment: &Environment) -> Result<(), Failure> 
         }
         match first {
             None => Ok(()),
-            Some((name, outcome)) => Err(failure(&cluster, &name, &outcome, failed)),
+            Some((name, outcome)) => Err(failure(cluster, &name, &outcome, failed)),
         }
     };
-    let Some(patience) = options.timeout else { return all.await };
-    timeout(patience, all).await.unwrap_or_else(|_| {
-        let what = late(&options.jobs, finished.get(), failed_so_far.get(), &duration_text(patience));
+    let (Some(patience), Some(deadline), true) = (patience, deadline, is_awaited) else { return all.await };
+    timeout_at(deadline, all).await.unwrap_or_else(|_| {
+        let what = late(jobs, finished.get(), failed_so_far.get(), &duration_text(patience));
         Err(Failure::new(anyhow!(what))
             .exit(Exit::TimedOut)
             .hint(format!("`tally why job/NAME{}` says what a Job is waiting for", cluster.data_flag)))
@@ -101,16 +116,33 @@ fn failure(cluster: &Cluster, name: &str, outcome: &Outcome, failed: usize) -> F
     Failure::new(error).hint(format!("`tally logs job/{name} --failed{}` shows what its pods said", cluster.data_flag))
 }
 
-/// How the Job ended, as soon as it has.
-async fn wait_for(cluster: &Cluster, name: &str) -> Result<(String, Outcome), Failure> {
+/// A Job as it was at first.
+#[derive(Debug)]
+struct Looked {
+    name: String,
+    uid: Option<String>,
+    outcome: Option<Outcome>,
+}
+
+/// Asked once before: a watch cannot tell a Job that is not there from one that will be.
+async fn look(cluster: &Cluster, name: &str) -> Result<Looked, Failure> {
     let jobs: Api<Job> = Api::namespaced(cluster.client.clone(), &cluster.namespace);
-    let named = format!("job/{name} in namespace `{}`", cluster.namespace);
-    // Asked once before: a watch cannot tell a Job that is not there from one that will be.
-    let job = jobs.get(name).await.map_err(|error| lookup_failure(error, &named, cluster))?;
-    let uid = job.metadata.uid.clone();
-    if let Some(outcome) = JobView::of(&job).outcome {
-        return Ok((name.to_owned(), outcome));
+    let job = jobs.get(name).await.map_err(|error| lookup_failure(error, &named(cluster, name), cluster))?;
+    Ok(Looked { name: name.to_owned(), outcome: JobView::of(&job).outcome, uid: job.metadata.uid })
+}
+
+fn named(cluster: &Cluster, name: &str) -> String {
+    format!("job/{name} in namespace `{}`", cluster.namespace)
+}
+
+/// How the Job ended, as soon as it has.
+async fn wait_for(cluster: &Cluster, job: Looked) -> Result<(String, Outcome), Failure> {
+    let Looked { name, uid, outcome } = job;
+    if let Some(outcome) = outcome {
+        return Ok((name, outcome));
     }
+    let (jobs, named): (Api<Job>, _) =
+        (Api::namespaced(cluster.client.clone(), &cluster.namespace), named(cluster, &name));
     tracing::info!(job = name, uid, "waiting");
     let deleted = || {
         let error = anyhow!("{named} was deleted before it finished");
@@ -134,7 +166,7 @@ async fn wait_for(cluster: &Cluster, name: &str) -> Result<(String, Outcome), Fa
                 }
                 listed = true;
                 if let Some(outcome) = JobView::of(&job).outcome {
-                    return Ok((name.to_owned(), outcome));
+                    return Ok((name, outcome));
                 }
             }
             Some(Ok(Event::Init)) => listed = false,
@@ -156,12 +188,7 @@ pub(crate) fn lookup_failure(error: kube::Error, named: &str, cluster: &Cluster)
             Failure::usage(anyhow!("there is no {named} on {}", cluster.server))
                 .hint("`kubectl get jobs --all-namespaces` lists what there is; `-n` says where to look")
         }
-        kube::Error::Api(status) => Failure::new(anyhow!("{}", status.message).context(format!("read {named}")))
-            .hint("`kubectl auth whoami` says who you are on that server"),
-        other => Failure::new(plain(other).context(format!("reach {}", cluster.server))).hint(format!(
-            "is the server running? `tally status{}` knows about one on this machine",
-            cluster.data_flag
-        )),
+        other => cluster.failure(other, format!("read {named}")),
     }
 }
 
@@ -170,16 +197,57 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
+    use super::*;
     use http::{Request, Response};
     use http_body_util::{BodyExt as _, Full};
     use kube::client::{Body, Client};
     use serde_json::{Value, json};
-    use tokio::time::Instant;
-
-    use super::*;
 
     fn job(conditions: Value) -> Value {
         json!({"metadata": {"name": "a", "uid": "j", "resourceVersion": "1"}, "status": {"conditions": conditions}})
+    }
+
+    fn cluster(client: Client) -> Cluster {
+        let (server, namespace) = ("https://example.com".to_owned(), "default".to_owned());
+        Cluster { client, server, namespace, data_flag: String::new() }
+    }
+
+    /// A server that has one Job, and has nothing to say of it later.
+    fn server_of(conditions: Value) -> Cluster {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let answer = job(conditions.clone());
+            async move {
+                if !request.uri().path().ends_with("/jobs/a") {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<_, Infallible>(Response::new(Full::from(answer.to_string()).boxed()))
+            }
+        });
+        cluster(Client::new(service, "default"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_any_time_jobs_are_looked_at_once() {
+        let jobs = [JobName("a".to_owned())];
+        let complete = server_of(json!([{"type": "Complete", "status": "True"}]));
+        assert!(wait_for_all(&complete, &jobs, Some(Duration::ZERO)).await.is_ok());
+        let late = wait_for_all(&server_of(json!([])), &jobs, Some(Duration::ZERO)).await.unwrap_err();
+        assert_eq!((late.exit, &*late.error.to_string()), (Exit::TimedOut, "job/a has not finished within 0.0s"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_says_nothing_is_not_a_job_that_does_not_finish() {
+        let silent = tower::service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
+        let silent = cluster(crate::patience::limited(Client::new(silent, "default"), "https://example.com"));
+        let jobs = [JobName("a".to_owned())];
+        for (patience, exit, text) in [
+            (Some(3), Exit::TimedOut, "https://example.com has not answered within 3.0s"),
+            (Some(0), Exit::Failed, "https://example.com has not answered within 30 s"),
+            (None, Exit::Failed, "https://example.com has not answered within 30 s"),
+        ] {
+            let failure = wait_for_all(&silent, &jobs, patience.map(Duration::from_secs)).await.unwrap_err();
+            assert_eq!((failure.exit, &*failure.error.to_string()), (exit, text));
+        }
     }
 
     /// Nobody says that the connection of the first watch is dead. The Job ends meanwhile.
@@ -200,14 +268,10 @@ mod tests {
             };
             Ok::<_, Infallible>(Response::new(Full::from(answer.to_string()).boxed()))
         });
-        let cluster = Cluster {
-            client: Client::new(service, "default"),
-            server: "https://example.com".to_owned(),
-            namespace: "default".to_owned(),
-            data_flag: String::new(),
-        };
+        let cluster = cluster(Client::new(service, "default"));
         let started = Instant::now();
-        let Ok((name, outcome)) = wait_for(&cluster, "a").await else { panic!("it is there and ends") };
+        let looked = look(&cluster, "a").await.unwrap();
+        let Ok((name, outcome)) = wait_for(&cluster, looked).await else { panic!("it is there and ends") };
         assert_eq!((&*name, outcome), ("a", Outcome::Complete));
         assert_eq!(started.elapsed().as_secs(), ASK_AGAIN.as_secs());
     }

@@ -8,11 +8,11 @@ use std::time::Instant;
 use common::{PATIENCE, Sandbox, signal, wait};
 use expect_test::expect;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, PostParams};
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::Tally;
 
 #[test]
@@ -95,6 +95,37 @@ async fn what_was_made_is_taken_away_however_it_ends() {
         let is_going = namespace.metadata.deletion_timestamp.is_some();
         assert!(!name.starts_with("tally-bench-") || is_going, "{name} is not on its way out");
     }
+}
+
+/// In a namespace of somebody's, other pods are left alone, and one run after the other finds its names free.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_that_is_named_is_left_as_it_was() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.path().join("data");
+    let server = Tally::start(env!("CARGO_BIN_EXE_tally").as_ref(), &data, &["--node", "none"]).unwrap();
+    let client = server.client().await.unwrap();
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let container = json!({"name": "c", "image": "i", "command": ["true"]});
+    let theirs = json!({"metadata": {"name": "theirs"}, "spec": {"containers": [container]}});
+    pods.create(&PostParams::default(), &serde_json::from_value(theirs).unwrap()).await.unwrap();
+    let jobs: Api<Job> = Api::default_namespaced(client);
+    let kubeconfig = server.kubeconfig().to_str().unwrap();
+    let arguments = ["bench", "--kubeconfig", kubeconfig, "-n", "default", "--completions", "2", "--finish"];
+    for (more, left) in [(&["--keep"][..], 1), (&[], 1), (&["--jobs", "3"], 1)] {
+        let ran = sandbox.run(&[&arguments[..], more].concat());
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{more:?}: {ran:?}");
+        let all = jobs.list(&ListParams::default()).await.unwrap();
+        let stay = all.items.iter().filter(|job| job.metadata.deletion_timestamp.is_none()).count();
+        assert_eq!(stay, left, "{more:?}");
+    }
+    let phase = pods.get("theirs").await.unwrap().status.and_then(|status| status.phase);
+    assert_eq!(phase.as_deref(), Some("Pending"));
+    let missing = sandbox.run(&[&arguments[..4], &["missing"]].concat());
+    assert_eq!(missing.code, Some(1));
+    assert!(
+        missing.stderr.contains("\nhint: make the namespace first: `kubectl create namespace missing`"),
+        "{missing:?}"
+    );
 }
 
 /// The server counts everybody's calls, its own controllers' among them; only the pods' end is this program's doing.

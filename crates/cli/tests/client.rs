@@ -34,7 +34,7 @@ async fn waiting_tells_success_failure_and_time_apart() {
         "#]],
     );
     world.create("slow", json!({}), "sleep 100").await;
-    world.run(&["wait", "job/slow", "--timeout", "100ms"]).check_refused(
+    world.run(&["wait", "job/slow", "--timeout", "2s"]).check_refused(
         124,
         expect![[r#"
             error: job/slow has not finished within TIME
@@ -42,6 +42,7 @@ async fn waiting_tells_success_failure_and_time_apart() {
             hint: `tally why job/NAME` says what a Job is waiting for
         "#]],
     );
+    assert_eq!(world.run(&["wait", "job/good", "--timeout", "0s"]).code, Some(0), "it is looked at once");
     let late = world.run(&["wait", "job/slow", "job/bad", "job/good", "--timeout", "5s"]);
     assert_eq!(late.code, Some(124));
     assert!(late.stderr.starts_with("error: 1 of 3 Jobs have not finished within 5.0s; 1 Job failed\n"), "{late:?}");
@@ -247,6 +248,7 @@ async fn whole_jobs_are_run_again_under_new_names() {
     let taken = world.run(&["rerun", "job/plain", "--name", "plain"]);
     assert_eq!(taken.code, Some(1));
     assert!(taken.stderr.starts_with("error: create job/plain\n  caused by: jobs.batch \"plain\" already exists\n"));
+    assert!(taken.stderr.contains("\nhint: choose another name with `--name`"), "{taken:?}");
     world.create("slow", json!({"suspend": true}), "true").await;
     world.run(&["rerun", "job/slow"]).check_refused(
         2,

@@ -196,6 +196,8 @@ async fn a_second_copy_stands_by_and_takes_over() {
     let line = first.ready_line();
     assert!(line.starts_with("tally v0.1.0 runs all Jobs without a manager on https://"), "{line}");
     let mut second = Controller::start(server.kubeconfig(), &["--replace-built-in"]);
+    let told = second.wait_log("standing by: ");
+    assert!(told.contains("` holds the Lease kube-system/tally-job-controller\n"), "{told}");
     create_job(&client, "a", None).await;
     complete(&client, "a").await;
     assert_eq!(first.stop(), Some(0));

@@ -6,13 +6,16 @@
 mod common;
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::mpsc;
+use std::thread;
 
-use common::{Ran, Sandbox, example};
+use common::{PATIENCE, Ran, Sandbox, example, signal, wait};
 use expect_test::expect;
+use rustix::process::Signal;
 use serde_json::json;
 use testkit::Tally;
 
@@ -78,6 +81,52 @@ fn a_server_that_has_gone_away() {
     }
 }
 
+/// It accepts connections and never says a word. What has no limit of its own is given up after half a minute (the unit
+/// tests of `patience`, whose clock is faster).
+#[test]
+fn a_server_that_never_answers() {
+    let sandbox = Sandbox::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    sandbox.file("config", &kubeconfig(&format!("http://{address}"), json!({})));
+    let (told, asked) = mpsc::channel();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for stream in listener.incoming() {
+            kept.push(stream);
+            let _ = told.send(());
+        }
+    });
+    for command in [&["wait", "job/x", "--timeout", "1s"][..], &["bench", "--timeout", "1s"]] {
+        let ran = sandbox.run(&[command, &["--kubeconfig", "config"]].concat());
+        check_form(&format!("{command:?}"), &ran_without_notes(ran, address), 124);
+    }
+    while asked.try_recv().is_ok() {}
+    for (command, stop, code) in [
+        (&["bench"][..], Signal::INT, 130),
+        (&["bench"], Signal::TERM, 143),
+        (&["controller"], Signal::INT, 0),
+        (&["controller"], Signal::TERM, 0),
+    ] {
+        let mut command = sandbox.command(&[command, &["--kubeconfig", "config"]].concat());
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // It asks something, so it listens to signals.
+        asked.recv_timeout(PATIENCE).unwrap();
+        signal(&child, stop);
+        assert_eq!(wait(&mut child).code(), Some(code), "{command:?}");
+        while asked.try_recv().is_ok() {}
+    }
+}
+
+/// The server is named; that something may be left behind is said apart.
+fn ran_without_notes(ran: Ran, address: SocketAddr) -> Ran {
+    let (notes, error): (Vec<&str>, Vec<&str>) = ran.stderr.lines().partition(|line| line.starts_with("note: "));
+    assert!(notes.iter().all(|note| note.contains("may be left behind")), "{notes:?}");
+    let stderr = error.join("\n") + "\n";
+    assert!(stderr.starts_with(&format!("error: http://{address} has not answered within 1.0s\n")), "{stderr}");
+    Ran { stderr, ..ran }
+}
+
 /// Wrong credentials, and right ones without permission.
 #[test]
 fn a_server_that_refuses() {
@@ -93,6 +142,7 @@ fn a_server_that_refuses() {
         for (file, said) in [("stranger", "Unauthorized"), ("nobody", "nobody")] {
             let ran = sandbox.run(&[command, &["--kubeconfig", file]].concat());
             check_form(&format!("{command:?} as {file}"), &ran, 1);
+            assert!(!ran.stderr.contains("Status {"), "{ran:?}");
             // The controller names what it may not do; the others pass on what the server says.
             assert!(ran.stderr.contains(said) || ran.stderr.contains("lack permissions"), "{ran:?}");
         }
@@ -253,6 +303,7 @@ fn words_that_mean_nothing() {
         &["history", "--index", "z"],
         &["history", "--since", "yesterday"],
         &["rerun", "pod/x"],
+        &["rerun", "job/x", "--name", "Bad_"],
         &["bench", "--jobs", "0"],
         &["controller", "--managed-by", "jobs"],
         &["controller", "--kube-api-qps", "-1"],

@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use common::{Sandbox, example, signal, until, wait};
 use expect_test::expect;
-use rustix::process::Signal;
+use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 use serde_json::Value;
 
 /// A pod that ends when it is asked to, and says so.
@@ -91,6 +91,73 @@ fn a_pod_without_a_command_says_what_to_do() {
     let ran = sandbox.run_with_input(&["run", "-q", "-"], manifest);
     assert_eq!(ran.code, Some(1));
     assert!(ran.stderr.contains("CommandRequired: Pod was rejected: container \"a\" has no command"), "{}", ran.stderr);
+}
+
+/// A pod that was rejected has no log, and the next one is rejected too.
+#[test]
+fn pods_that_are_rejected_say_why_before_the_end() {
+    let sandbox = Sandbox::new();
+    let manifest = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: image-only}\nspec: {backoffLimit: 99, template: \
+                    {spec: {restartPolicy: Never, containers: [{name: a, image: nginx}]}}}\n";
+    let manifest = sandbox.file("m.yaml", manifest);
+    let mut command = sandbox.command(&["run", "--pod-failure-backoff", "10ms", manifest.to_str().unwrap()]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let why = "CommandRequired: Pod was rejected: container \"a\" has no command";
+    assert!(lines.any(|line| line.starts_with("job/image-only: pod image-only-") && line.contains(why)));
+    // Others have failed for the same reason by then.
+    assert!(lines.any(|line| line.starts_with("job/image-only: 0/1 done, ") && !line.contains(" 1 failed")));
+    signal(&child, Signal::TERM);
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(wait(&mut child).code(), Some(143), "{rest:?}");
+    let told: Vec<&String> = rest.iter().filter(|line| line.contains(why)).collect();
+    assert!(told.len() == 1 && told[0].starts_with("  CommandRequired: "), "once more in the report: {rest:?}");
+}
+
+#[test]
+fn jobs_that_start_no_pods_are_told() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["run", "--parallelism", "0", "--", "true"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.starts_with("note: job/true has `parallelism: 0`: it starts no pods")));
+    signal(&child, Signal::TERM);
+    drop(lines);
+    assert_eq!(wait(&mut child).code(), Some(143));
+}
+
+#[test]
+fn output_that_cannot_be_written_is_told_as_it_is() {
+    let sandbox = Sandbox::new();
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ended = sandbox.command(&["run", "--", "echo", "hi"]).stdout(full).output().unwrap();
+    let stderr = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("error: write to standard output\n  caused by: No space left on device\n"), "{stderr}");
+}
+
+/// A limit on the size of files stands for a full disk. Nothing that waits for the store would come to an end.
+#[test]
+fn a_store_that_takes_no_more_writes_ends_the_run() {
+    let sandbox = Sandbox::new();
+    // Without this the limit would end it by a signal, which a full disk does not send.
+    let shell = ["-c", "trap '' XFSZ; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_tally")];
+    let script = "echo begun; while ! [ -e go ]; do sleep 0.02; done";
+    let run = ["run", "--data", "kept", "--indexed", "--completions", "9", "--", "sh", "-c", script];
+    let mut command = sandbox.program("sh", &[&shell[..], &run].concat());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(lines.next().as_deref(), Some("[sh/0] begun"));
+    let limit = Rlimit { current: Some(1), maximum: None };
+    prlimit(Some(Pid::from_child(&child)), Resource::Fsize, limit).unwrap();
+    sandbox.file("go", "");
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(wait(&mut child).code(), Some(1), "{stderr}");
+    let (_, error) = stderr.split_once("\nerror: ").expect("why it ended");
+    assert!(error.contains("the store takes no more writes: ") && error.contains("File too large"), "{stderr}");
+    assert!(!stderr.contains("suspended") && !stderr.contains("did not finish"), "no claims: {stderr}");
+    nothing_is_left(&sandbox);
 }
 
 #[test]

@@ -116,6 +116,11 @@ impl PodSpec {
         self.init_containers.get(index).unwrap_or_else(|| &self.containers[index - self.init_containers.len()])
     }
 
+    /// Why containers wait before they are started for the first time (PL-12).
+    pub(crate) fn first_waiting_reason(&self) -> &'static str {
+        if self.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" }
+    }
+
     /// Grace in seconds when nothing shorter is asked for (PL-39).
     pub fn grace_seconds(&self) -> i64 {
         self.termination_grace_period_seconds.unwrap_or(30)

@@ -122,10 +122,11 @@ fn node(description: &Description) -> Value {
 }
 
 fn status(description: &Description, now: Timestamp) -> Value {
-    let Capacity { cpu_millis, memory_bytes, pods } = description.capacity;
+    let Capacity { cpu_millis, memory_bytes, ephemeral_storage_bytes, pods } = description.capacity;
     let resources = json!({
         "cpu": format!("{cpu_millis}m"),
         "memory": format!("{}Ki", memory_bytes / 1024),
+        "ephemeral-storage": format!("{}Ki", ephemeral_storage_bytes / 1024),
         "pods": pods.to_string(),
     });
     json!({
@@ -236,17 +237,28 @@ fn micro_time(now: Timestamp) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn what_a_machine_does_not_let_us_do_is_said_with_the_reason() {
-        let description = Description {
+    fn description() -> Description {
+        Description {
             name: "n".to_owned(),
             address: "127.0.0.1".to_owned(),
-            capacity: Capacity { cpu_millis: 1, memory_bytes: 1, pods: 1 },
+            capacity: Capacity { cpu_millis: 1500, memory_bytes: 4096, ephemeral_storage_bytes: 9000, pods: 1 },
             runtime: "process",
             abilities: Abilities { mounts: true, limits: false, users: false },
             obstacles: Obstacles { limits: Some("no controller `cpu`".to_owned()), mounts: None },
-        };
-        let conditions = conditions(&description, Timestamp::UNIX_EPOCH);
+        }
+    }
+
+    /// What is not listed no pod can ask for (PL-103).
+    #[test]
+    fn a_node_lists_all_that_pods_may_ask_for() {
+        let status = status(&description(), Timestamp::UNIX_EPOCH);
+        let resources = json!({"cpu": "1500m", "memory": "4Ki", "ephemeral-storage": "8Ki", "pods": "1"});
+        assert_eq!((&status["capacity"], &status["allocatable"]), (&resources, &resources));
+    }
+
+    #[test]
+    fn what_a_machine_does_not_let_us_do_is_said_with_the_reason() {
+        let conditions = conditions(&description(), Timestamp::UNIX_EPOCH);
         let shown = |kind: &str| {
             let found = conditions.as_array().unwrap().iter().find(|it| it["type"] == format!("tally.dev/{kind}"));
             let found = found.unwrap();

@@ -25,6 +25,9 @@ pub const COPY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// operations as there may be.
 pub const ITEMS_MOVED_MAX: usize = OPERATIONS_MAX * OPERATIONS_MAX;
 
+/// How many members all operations of a patch may have sorted on their way: order is not worth more work than that.
+const SORTED_MAX: usize = 1_000_000;
+
 /// The outcome of a JSON patch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Patched {
@@ -42,6 +45,47 @@ pub fn apply(live: Value, patch: &Value) -> Result<Patched, PatchError> {
         document.run(operation).map_err(PatchError::Unprocessable)?;
     }
     Ok(Patched { object: document.root, strict_errors })
+}
+
+/// Like [`apply`], with the members in the order in which upstream writes the outcome: sorted in every object that an
+/// operation has gone through, while values stay as they were sent. It matters only to those who say what is wrong with
+/// the outcome, and in which order.
+pub fn apply_in_order(live: Value, patch: &Value) -> Result<Patched, PatchError> {
+    let (operations, strict_errors) = decode(patch)?;
+    let mut document = Document { root: live, copied_bytes: 0, moved: Moved(0) };
+    let mut left = SORTED_MAX;
+    for operation in operations {
+        let paths = [operation.from, operation.path];
+        document.run(operation).map_err(PatchError::Unprocessable)?;
+        for path in paths.into_iter().flatten() {
+            sort_along(&mut document.root, path, &mut left);
+        }
+    }
+    if let Value::Object(members) = &mut document.root {
+        members.sort_keys();
+    }
+    Ok(Patched { object: document.root, strict_errors })
+}
+
+/// Sorts the objects that lead to the last step of a pointer, as far as they are there and as long as members are `left`
+/// to be sorted.
+fn sort_along(root: &mut Value, path: &str, left: &mut usize) {
+    let mut steps = path.split('/').skip(1).map(unescape);
+    let mut next = Some(root);
+    while let (Some(value), Some(key)) = (next.take(), steps.next()) {
+        next = match value {
+            Value::Object(members) => {
+                *left = left.saturating_sub(members.len());
+                if *left == 0 {
+                    return;
+                }
+                members.sort_keys();
+                members.get_mut(&key)
+            }
+            Value::Array(items) => index(&key, items.len()).ok().and_then(|at| items.get_mut(at)),
+            _ => None,
+        };
+    }
 }
 
 /// One operation; members of a wrong type have been refused, absent ones are still possible.
@@ -403,6 +447,23 @@ mod tests {
                 "400: error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
             ],
         );
+    }
+
+    /// AS-118: warnings come in this order.
+    #[test]
+    fn objects_on_the_way_are_sorted_on_request() {
+        let live = json!({"kind": "A", "apiVersion": "b", "spec": {"d": 1, "c": 1}, "metadata": {"name": "n"}});
+        let patch = json!([
+            {"op": "add", "path": "/metadata/list", "value": [{"z": 1, "y": 1}, {"x": 1, "w": 1}]},
+            {"op": "move", "from": "/metadata/list/1/x", "path": "/metadata/a"},
+            {"op": "add", "path": "/metadata/list/1/v", "value": {"t": 1, "s": 1}},
+        ]);
+        let ordered = apply_in_order(live.clone(), &patch).unwrap();
+        assert_eq!(
+            ordered.object.to_string(),
+            r#"{"apiVersion":"b","kind":"A","metadata":{"a":1,"list":[{"z":1,"y":1},{"v":{"t":1,"s":1},"w":1}],"name":"n"},"spec":{"d":1,"c":1}}"#
+        );
+        assert_eq!(ordered, apply(live, &patch).unwrap());
     }
 
     #[test]

@@ -28,6 +28,27 @@ pub fn apply(live: Value, patch: &Value) -> Result<Value, PatchError> {
     Ok(Value::Object(object))
 }
 
+/// Like [`apply`], with the members in the order in which upstream writes the outcome: sorted wherever the patch has
+/// been. It matters only to those who say what is wrong with the outcome, and in which order.
+pub fn apply_in_order(live: Value, patch: &Value) -> Result<Value, PatchError> {
+    let mut merged = apply(live, patch)?;
+    if let (Value::Object(object), Value::Object(patch)) = (&mut merged, patch) {
+        sort_touched(object, patch);
+    }
+    Ok(merged)
+}
+
+fn sort_touched(object: &mut Map<String, Value>, patch: &Map<String, Value>) {
+    object.sort_keys();
+    for (name, value) in patch {
+        match (object.get_mut(name), value) {
+            (Some(Value::Object(object)), Value::Object(patch)) => sort_touched(object, patch),
+            (Some(new), _) => new.sort_all_objects(),
+            (None, _) => {}
+        }
+    }
+}
+
 fn merge(object: &mut Map<String, Value>, patch: &Map<String, Value>) {
     for (name, value) in patch {
         match (object.get_mut(name), value) {
@@ -149,6 +170,19 @@ mod tests {
             (name.clone(), value)
         });
         removed.chain(set).collect()
+    }
+
+    /// AS-118: warnings come in this order.
+    #[test]
+    fn what_the_patch_touches_is_sorted_on_request() {
+        let live = json!({"kind": "A", "apiVersion": "b", "metadata": {"z": {"y": 1, "x": 1}, "name": "n"}});
+        let patch = json!({"list": [{"q": 1, "p": 1}], "metadata": {"b": null, "a": {"d": 1, "c": 1}}});
+        let ordered = apply_in_order(live.clone(), &patch).unwrap();
+        assert_eq!(
+            ordered.to_string(),
+            r#"{"apiVersion":"b","kind":"A","list":[{"p":1,"q":1}],"metadata":{"a":{"c":1,"d":1},"name":"n","z":{"y":1,"x":1}}}"#
+        );
+        assert_eq!(ordered, apply(live, &patch).unwrap());
     }
 
     proptest! {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::Decoded;
 use super::canonical::{Fate, absent_value, assemble, fate, zero_value};
 use super::error::{DecodeError, Path, StrictError, push_strict};
-use super::scalar::{Found, GoType, Refusal, normal_base64, scalar};
+use super::scalar::{Found, GoType, Refusal, byte, encoded, normal_base64, scalar};
 use crate::model::{Shape, Type};
 
 /// Like [`decode`](super::decode) for a value that is already parsed: JSON patches and merge patches, whose result
@@ -94,6 +94,19 @@ impl Converter {
             }
             (Shape::Int64, Value::Number(number)) if number.is_i64() => Ok(()),
             (Shape::Int32, Value::Number(number)) if number.as_i64().is_some_and(|n| i32::try_from(n).is_ok()) => {
+                Ok(())
+            }
+            (Shape::Bytes, Value::Array(items)) if self.wording == Wording::Json => {
+                let mut bytes = Vec::with_capacity(items.len());
+                for item in items {
+                    match with_found(item, |found| byte(&found, path)) {
+                        Ok(byte) => bytes.push(byte),
+                        Err(error) => {
+                            self.type_error.get_or_insert(error);
+                        }
+                    }
+                }
+                *value = encoded(&bytes);
                 Ok(())
             }
             _ if self.wording == Wording::Json => self.scalar(shape, value, path, go_type),
@@ -240,6 +253,10 @@ fn unstructured_scalar(shape: &Shape, value: &mut Value, go_type: GoType<'_>) ->
             Ok(Cow::Borrowed(_)) => {}
             Err(error) => return Err(format!("error decoding from json: {error}")),
         },
+        (Shape::Bytes, Value::Array(items)) => {
+            let bytes = items.iter().map(unstructured_byte).collect::<Result<Vec<u8>, _>>()?;
+            *value = encoded(&bytes);
+        }
         (Shape::Bytes, _) => return Err(format!("cannot restore slice from {kind}")),
         (Shape::Json, _) => {}
         // These have an UnmarshalJSON of their own, which is called without telling it where it is.
@@ -251,6 +268,17 @@ fn unstructured_scalar(shape: &Shape, value: &mut Value, go_type: GoType<'_>) ->
         }
     }
     Ok(())
+}
+
+/// A byte of a list that stands for bytes; like other integers it wraps around.
+fn unstructured_byte(item: &Value) -> Result<u8, String> {
+    match item {
+        Value::Null => Ok(0),
+        Value::Number(number) => {
+            whole_number(number).map(|number| number as u8).ok_or_else(|| "cannot convert float64 to uint8".to_owned())
+        }
+        _ => Err("unrecognized type: uint8".to_owned()),
+    }
 }
 
 /// The integer of a number without a fraction.
@@ -344,6 +372,13 @@ mod tests {
             let error = convert_unstructured(ty("batch/v1", "Job"), value.clone()).unwrap_err();
             assert_eq!(error.to_string(), expected, "{value}");
         }
+        let secret = |item: Value| convert_unstructured(ty("v1", "Secret"), json!({"data": {"a": [item]}}));
+        for (item, data) in [(json!(104), "aA=="), (json!(360), "aA=="), (json!(104.0), "aA=="), (Value::Null, "AA==")]
+        {
+            assert_eq!(secret(item).unwrap().value["data"]["a"], data);
+        }
+        assert_eq!(secret(json!(1.5)).unwrap_err().to_string(), "cannot convert float64 to uint8");
+        assert_eq!(secret(json!("x")).unwrap_err().to_string(), "unrecognized type: uint8");
         let lenient = json!({"spec": {"parallelism": 5.0, "completions": 4294967297u64}, "z": 1, "b": {"c": 1}});
         let decoded = convert_unstructured(ty("batch/v1", "Job"), lenient).unwrap();
         assert_eq!(decoded.value["spec"]["parallelism"], 5);

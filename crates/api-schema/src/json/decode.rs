@@ -11,7 +11,7 @@ use super::canonical::{Fate, assemble, fate, zero_value};
 use super::error::{DecodeError, Path, StrictError, push_strict};
 use super::lexer::{Lexer, Malformed};
 use super::merge::overlay;
-use super::scalar::{Found, GoType, Refusal, scalar};
+use super::scalar::{Found, GoType, Refusal, byte, encoded, scalar};
 use super::{Decoded, convert, syntax};
 use crate::go;
 use crate::model::{Field, Shape, Type};
@@ -134,6 +134,7 @@ impl<'d> Decoder<'d> {
             (Shape::Struct(ty), b'{') => return self.object(ty, path).map(Some),
             (Shape::List(element), b'[') => return self.list(element, path, go_type).map(Some),
             (Shape::Map(element), b'{') => return self.map(element, path, go_type).map(Some),
+            (Shape::Bytes, b'[') => return self.bytes(path).map(Some),
             (Shape::Json, _) => return Ok(Some(self.lexer.value(0)?)),
             _ => self.lexer.found()?,
         };
@@ -232,6 +233,28 @@ impl<'d> Decoder<'d> {
         Ok(Value::Array(items))
     }
 
+    /// Bytes that are written as a list of numbers.
+    fn bytes(&mut self, path: &Path<'_>) -> Result<Value, Stop> {
+        let mut bytes = Vec::new();
+        let mut more = self.lexer.open(b']')?;
+        while more {
+            let found = self.lexer.found()?;
+            let composite = matches!(found, Found::Array | Found::Object);
+            let byte = byte(&found, path);
+            if composite {
+                self.lexer.skip()?;
+            }
+            match byte {
+                Ok(byte) => bytes.push(byte),
+                Err(error) => {
+                    self.type_error.get_or_insert(error);
+                }
+            }
+            more = self.lexer.more(b']')?;
+        }
+        Ok(encoded(&bytes))
+    }
+
     fn map(&mut self, element: &Shape, path: &Path<'_>, go_type: GoType<'_>) -> Result<Value, Stop> {
         let mut members = Map::with_capacity(8);
         let mut sorted = true;
@@ -307,6 +330,26 @@ mod tests {
             text(job("{}")),
             r#"{"metadata":{},"spec":{"template":{"metadata":{},"spec":{"containers":null}}},"status":{}}"#
         );
+    }
+
+    #[test]
+    fn bytes_may_be_a_list_of_numbers() {
+        let data = |data: &str| {
+            let document = format!(r#"{{"data":{{"a":{data}}}}}"#);
+            let decoded = decode(ty("v1", "Secret"), document.as_bytes());
+            let value = serde_json::from_str(&document).unwrap();
+            assert_eq!(convert::convert(ty("v1", "Secret"), value), decoded, "{document}");
+            decoded.map_or_else(|error| error.to_string(), |decoded| decoded.value["data"]["a"].to_string())
+        };
+        assert_eq!(data("[104,105]"), r#""aGk=""#);
+        assert_eq!(data("[null]"), r#""AA==""#);
+        assert_eq!(data("[]"), r#""""#);
+        let refused =
+            |found: &str| format!("json: cannot unmarshal {found} into Go struct field Secret.data of type uint8");
+        assert_eq!(data("[300]"), refused("number 300"));
+        assert_eq!(data("[1.5,\"x\"]"), refused("number 1.5"));
+        assert_eq!(data("[\"x\"]"), refused("string"));
+        assert_eq!(data("[[1]]"), refused("array"));
     }
 
     #[test]

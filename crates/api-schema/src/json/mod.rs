@@ -17,6 +17,7 @@ mod lexer;
 mod merge;
 mod scalar;
 mod syntax;
+mod times;
 mod type_meta;
 
 use serde_json::Value;
@@ -28,6 +29,7 @@ pub use encode::{Raw, encode, encode_pretty, encode_stamped, encode_stamped_with
 pub(crate) use encode::{encode_number, encode_string};
 pub use error::{DecodeError, StrictError};
 pub use syntax::check as check_syntax;
+pub use times::for_each_time;
 pub use type_meta::{summary, type_meta};
 
 /// A decoded body.

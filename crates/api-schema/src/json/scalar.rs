@@ -88,6 +88,21 @@ pub(crate) fn scalar(shape: &Shape, found: Found<'_>, path: &Path<'_>, go_type: 
     }
 }
 
+/// One of the numbers that Go reads as bytes where it finds a list of them instead of base64. Null is zero.
+pub(crate) fn byte(found: &Found<'_>, path: &Path<'_>) -> Result<u8, DecodeError> {
+    match found {
+        Found::Null => Ok(0),
+        Found::Number(literal) => {
+            literal.parse().map_err(|_| path.cannot_unmarshal(&format!("number {literal}"), "uint8"))
+        }
+        found => Err(path.cannot_unmarshal(found.kind(), "uint8")),
+    }
+}
+
+pub(crate) fn encoded(bytes: &[u8]) -> Value {
+    Value::String(STANDARD.encode(bytes))
+}
+
 fn finally(refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::Remembered(error) | Refusal::Final(error) => Refusal::Final(error),

@@ -273,9 +273,21 @@ fn key_text(key: &Scalar, value: &Tree) -> Result<String, Problem> {
         Scalar::Int(number) => Ok(number.to_string()),
         Scalar::Float(number) if number.is_nan() => Ok(".nan".to_owned()),
         Scalar::Float(number) if number.is_infinite() => Ok(if *number > 0.0 { ".inf" } else { "-.inf" }.to_owned()),
-        Scalar::Float(number) => Ok((*number as f32).to_string()),
+        Scalar::Float(number) => Ok(shortest(*number as f32)),
         Scalar::Uint(_) => Err(unsupported("uint64")),
         Scalar::Null => Err(unsupported("%!s(<nil>)")),
+    }
+}
+
+/// A number in as few digits as tell it apart, with an exponent where Go's `%g` has one.
+fn shortest(number: f32) -> String {
+    let scientific = format!("{number:e}");
+    match scientific.split_once('e').map(|(digits, exponent)| (digits, exponent.parse::<i32>())) {
+        Some((digits, Ok(exponent))) if !(-4..6).contains(&exponent) => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.abs())
+        }
+        _ => number.to_string(),
     }
 }
 

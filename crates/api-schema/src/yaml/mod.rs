@@ -24,18 +24,23 @@ pub use emit::to_string;
 #[derive(Debug, Clone, PartialEq)]
 pub struct FromYaml {
     pub json: Vec<u8>,
-    /// What a strict reading finds wrong: keys that occur twice. The last one counts.
-    pub strict_error: Option<String>,
+    /// Keys that their mapping has already, each in upstream's words with its line. The last one counts.
+    pub duplicates: Vec<String>,
+}
+
+impl FromYaml {
+    /// What a strict reading says about all duplicates together.
+    pub fn strict_error(&self) -> Option<String> {
+        let told = || format!("yaml: unmarshal errors:\n  {}", self.duplicates.join("\n  "));
+        (!self.duplicates.is_empty()).then(told)
+    }
 }
 
 /// The JSON that the first document of `bytes` stands for, or upstream's words for why there is none.
 pub fn to_json(bytes: &[u8]) -> Result<FromYaml, String> {
     let Converted { json, duplicates } = convert_first(bytes).map_err(|problem| problem.to_string())?;
-    let duplicates: Vec<String> =
-        duplicates.iter().map(|Duplicate { line, message }| format!("line {line}: {message}")).collect();
-    let strict_error =
-        (!duplicates.is_empty()).then(|| format!("yaml: unmarshal errors:\n  {}", duplicates.join("\n  ")));
-    Ok(FromYaml { json, strict_error })
+    let duplicates = duplicates.iter().map(|Duplicate { line, message }| format!("line {line}: {message}")).collect();
+    Ok(FromYaml { json, duplicates })
 }
 
 /// What is wrong with a document, for people who look for the line in an editor.

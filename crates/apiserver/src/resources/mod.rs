@@ -74,6 +74,11 @@ pub trait Strategy: Send + Sync {
         if errors.is_empty() { Ok(self.warnings_on_create(object)) } else { Err(errors) }
     }
 
+    /// Settles a new object that nothing is wrong with. True if it changed.
+    fn settle_new(&self, _object: &mut Value) -> bool {
+        false
+    }
+
     /// Restores what an update of this endpoint may not change (status on the main resource, spec on `/status`).
     fn prepare_for_update(&self, _new: &mut Value, _old: &Value, _cx: &Context<'_>) {}
 

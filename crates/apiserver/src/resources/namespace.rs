@@ -46,8 +46,13 @@ impl Strategy for Namespace {
         if let Some(spec) = object_mut(object, "spec") {
             spec.insert("finalizers".to_owned(), Value::Array(finalizers));
         }
-        label_with_name(object);
         Vec::new()
+    }
+
+    /// A generated name has no label yet: upstream generates it after defaulting, and a bad one is told once.
+    fn settle_new(&self, object: &mut Value) -> bool {
+        label_with_name(object);
+        true
     }
 
     fn validate(&self, object: &Value, _cx: &Context<'_>) -> Vec<Error> {
@@ -208,6 +213,20 @@ mod tests {
             ]
         );
         assert!(Namespace.validate(&created(namespace("a-b")), &context()).is_empty());
+    }
+
+    /// AS-33: what is wrong with a generated name is not wrong with a label as well.
+    #[test]
+    fn generated_names_become_labels_last() {
+        let mut object = namespace("");
+        Strategy::default(&Namespace, &mut object, context().gates);
+        object["metadata"]["name"] = json!("-x");
+        Namespace.prepare_for_create(&mut object, &context());
+        let found = texts(Namespace.validate(&object, &context()));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("metadata.name: "), "{found:?}");
+        assert!(Namespace.settle_new(&mut object));
+        assert_eq!(object["metadata"]["labels"][NAME_LABEL], "-x");
     }
 
     /// AS-170: the label cannot lie, the finalizers cannot change, the status stays.

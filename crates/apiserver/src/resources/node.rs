@@ -2,7 +2,11 @@
 //!
 //! Unlike other kinds a node may be created with a status: the node agent registers itself with what it knows.
 
+use std::collections::HashSet;
+
+use api_schema::json as api_json;
 use batch_types::{
+    annotation_json,
     field::{Error, Path},
     gates::Gates,
     names::{self, NameRule},
@@ -18,6 +22,12 @@ use super::{
 
 /// New nodes get no pods until somebody has seen them ready (upstream's TaintNodesByCondition admission).
 const NOT_READY_TAINT: &str = "node.kubernetes.io/not-ready";
+/// Where taints were before they were a field.
+const TAINTS_ANNOTATION: &str = "scheduler.alpha.kubernetes.io/taints";
+const TAINT_MEMBERS: [annotation_json::Member; 4] =
+    [("Key", "string"), ("Value", "string"), ("Effect", "core.TaintEffect"), ("TimeAdded", "v1.Time")];
+/// Controllers whose pods a node would rather not have.
+const AVOIDED_PODS_ANNOTATION: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 /// The longest name of a declared feature.
 const FEATURE_NAME_MAX: usize = names::SUBDOMAIN_MAX;
 
@@ -139,6 +149,7 @@ fn warnings(object: &Value) -> Vec<String> {
 
 fn validate(node: &Value) -> Vec<Error> {
     let mut errors = metadata::validate(node, Scope::Cluster, NameRule::DnsSubdomain);
+    errors.extend(validate_annotations(node));
     errors.extend(validate_taints(node));
     errors.extend(validate_resources(node));
     errors.extend(validate_swap(node));
@@ -149,6 +160,7 @@ fn validate(node: &Value) -> Vec<Error> {
 
 fn validate_update(new: &Value, old: &Value) -> Vec<Error> {
     let mut errors = metadata::validate_update(new, old);
+    errors.extend(validate_annotations(new));
     errors.extend(validate_resources(new));
     errors.extend(validate_declared_features(new));
     errors.extend(validate_addresses(new));
@@ -166,12 +178,68 @@ fn validate_update(new: &Value, old: &Value) -> Vec<Error> {
     errors
 }
 
+/// Annotations that were fields once, or became ones (upstream's `ValidateNodeSpecificAnnotations`).
+fn validate_annotations(node: &Value) -> Vec<Error> {
+    let at = Path::new("metadata").child("annotations");
+    let annotation = |key: &str| node["metadata"]["annotations"][key].as_str().filter(|text| !text.is_empty());
+    let mut errors = Vec::new();
+    if let Some(text) = annotation(TAINTS_ANNOTATION) {
+        match annotation_json::list(text, "core.Taint", &TAINT_MEMBERS) {
+            Ok(taints) => errors.extend(validate_taint_list(&taints, &at.child(TAINTS_ANNOTATION))),
+            Err(why) => errors.push(Error::invalid(&at, TAINTS_ANNOTATION, why)),
+        }
+    }
+    if let Some(text) = annotation(AVOIDED_PODS_ANNOTATION) {
+        match avoided_pods(text) {
+            Ok(entries) => errors.extend(validate_avoided_pods(&entries, &at.child(AVOIDED_PODS_ANNOTATION))),
+            Err(why) => errors.push(Error::invalid(&at.child("AvoidPods"), AVOIDED_PODS_ANNOTATION, why)),
+        }
+    }
+    errors
+}
+
+/// The entries of [`AVOIDED_PODS_ANNOTATION`]; of what stands in them only the controller matters.
+fn avoided_pods(text: &str) -> Result<Vec<Value>, String> {
+    let unreadable = |value: &Value, into: &str| {
+        Err(format!("json: cannot unmarshal {} into Go {into}", annotation_json::kind(value)))
+    };
+    let mut members = match api_json::parse(text.as_bytes()).map_err(|error| error.to_string())? {
+        Value::Null => return Ok(Vec::new()),
+        Value::Object(members) => members,
+        other => return unreadable(&other, "value of type v1.AvoidPods"),
+    };
+    match members.swap_remove("preferAvoidPods") {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(entries)) => Ok(entries),
+        Some(other) => unreadable(&other, "struct field AvoidPods.preferAvoidPods of type []v1.PreferAvoidPodsEntry"),
+    }
+}
+
+fn validate_avoided_pods(entries: &[Value], list: &Path) -> Vec<Error> {
+    let mut errors = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
+        let at = list.index(index).child("PodSignature");
+        match present(entry, "/podSignature/podController") {
+            None => errors.push(Error::required(&at, "")),
+            Some(controller) if controller["controller"] == false => {
+                let at = at.child("PodController").child("Controller");
+                errors.push(Error::invalid(&at, false, "must point to a controller"));
+            }
+            Some(_) => {}
+        }
+    }
+    errors
+}
+
 /// Upstream reports taints below `metadata`, where they once were an annotation.
 fn validate_taints(node: &Value) -> Vec<Error> {
+    validate_taint_list(items(node, "/spec/taints"), &Path::new("metadata").child("taints"))
+}
+
+fn validate_taint_list(taints: &[Value], list: &Path) -> Vec<Error> {
     let mut errors = Vec::new();
-    let list = Path::new("metadata").child("taints");
-    let mut seen: Vec<(&str, &str)> = Vec::new();
-    for (index, taint) in items(node, "/spec/taints").iter().enumerate() {
+    let mut seen: HashSet<(&str, &str)> = HashSet::new();
+    for (index, taint) in taints.iter().enumerate() {
         let at = list.index(index);
         let [key, value, effect] = ["/key", "/value", "/effect"].map(|member| text(taint, member));
         let key_at = at.child("key");
@@ -181,7 +249,7 @@ fn validate_taints(node: &Value) -> Vec<Error> {
             errors.push(Error::invalid(&at.child("value"), value, problems.join(";")));
         }
         errors.extend(validate_taint_effect(effect, &at.child("effect")));
-        if seen.contains(&(key, effect)) {
+        if !seen.insert((key, effect)) {
             let shown = json!({
                 "Key": key, "Value": value, "Effect": effect,
                 "TimeAdded": present(taint, "/timeAdded").cloned().unwrap_or_default(),
@@ -189,7 +257,6 @@ fn validate_taints(node: &Value) -> Vec<Error> {
             let detail = "taints must be unique by key and effect pair".to_owned();
             errors.push(Error { detail, ..Error::duplicate(&at, shown) });
         }
-        seen.push((key, effect));
     }
     errors
 }
@@ -450,6 +517,54 @@ mod tests {
             ]
         );
         assert!(Node.validate_update(&old, &node(json!({})), &context()).is_empty());
+    }
+
+    #[test]
+    fn annotations_with_a_meaning_are_read() {
+        let found = |key: &str, text: &str| {
+            let key = format!("scheduler.alpha.kubernetes.io/{key}");
+            let mut node = node(json!({}));
+            node["metadata"]["annotations"] = json!({key: text});
+            let new = errors(Node.validate(&node, &context()));
+            assert_eq!(new, errors(Status.validate_update(&node, &node, &context())));
+            new
+        };
+        for (key, text) in [
+            ("taints", ""),
+            ("taints", "null"),
+            ("taints", r#"[{"KEY":"a","effect":"NoExecute"}]"#),
+            ("preferAvoidPods", "null"),
+            ("preferAvoidPods", r#"{"preferAvoidPods":[{"podSignature":{"podController":{"controller":true}}}]}"#),
+        ] {
+            assert_eq!(found(key, text), [""; 0], "{key} {text}");
+        }
+        for (key, text, error) in [
+            (
+                "taints",
+                "[{",
+                "metadata.annotations: Invalid value: \"scheduler.alpha.kubernetes.io/taints\": unexpected end of JSON \
+                 input",
+            ),
+            (
+                "taints",
+                r#"[{"key":"a","effect":"x"}]"#,
+                "metadata.annotations.scheduler.alpha.kubernetes.io/taints[0].effect: Unsupported value: \"x\": \
+                 supported values: \"NoSchedule\", \"PreferNoSchedule\", \"NoExecute\"",
+            ),
+            (
+                "preferAvoidPods",
+                "x",
+                "metadata.annotations.AvoidPods: Invalid value: \"scheduler.alpha.kubernetes.io/preferAvoidPods\": \
+                 invalid character 'x' looking for beginning of value",
+            ),
+            (
+                "preferAvoidPods",
+                r#"{"preferAvoidPods":[{}]}"#,
+                "metadata.annotations.scheduler.alpha.kubernetes.io/preferAvoidPods[0].PodSignature: Required value",
+            ),
+        ] {
+            assert_eq!(found(key, text), [error], "{key} {text}");
+        }
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Strategy for Status {
             return typed::check_update(new, old, pod::validate_status_update);
         }
         // Both have the same spec: it is read once.
-        match BesideSpec::deserialize(old) {
+        match typed::read(old) {
             Ok(BesideSpec { metadata, status }) => typed::check(new, |new: &TypedPod| {
                 let old = TypedPod { metadata, spec: new.spec.clone(), status };
                 pod::validate_status_update(new, &old)
@@ -121,7 +121,7 @@ impl Strategy for Status {
             return Vec::new();
         }
         // Warnings are about addresses only.
-        BesideSpec::deserialize(new)
+        typed::read(new)
             .map(|BesideSpec { metadata, status }| pod::status_warnings(&TypedPod { metadata, spec: None, status }))
             .unwrap_or_default()
     }

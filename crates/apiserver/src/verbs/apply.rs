@@ -2,7 +2,7 @@
 
 use api_schema::{
     json::{self, DecodeError},
-    yaml::{self, FromYaml},
+    yaml,
 };
 use patch::PatchError;
 use serde_json::Value;
@@ -57,8 +57,9 @@ pub(super) async fn apply(
 /// What a manager wants, as it was sent.
 struct Configuration {
     value: Value,
-    /// Keys given twice. They are told only after the configuration has been applied, and only on request: as a warning
-    /// the text would span lines, and upstream sends none that does.
+    /// Keys given twice, each as a warning tells it. Nothing is said of them unless the configuration can be applied.
+    duplicates: Vec<String>,
+    /// What a strict reading says about all of them together.
     strict_error: Option<String>,
 }
 
@@ -70,10 +71,10 @@ fn parse(bytes: &[u8]) -> Result<Configuration, Status> {
     if let Ok((value @ Value::Object(_), duplicates)) = json::parse_noting_duplicates(bytes)
         && duplicates.is_empty()
     {
-        return Ok(Configuration { value, strict_error: None });
+        return Ok(Configuration { value, duplicates: Vec::new(), strict_error: None });
     }
-    let FromYaml { json, strict_error } = yaml::to_json(bytes).map_err(|why| refused(in_yaml(why)))?;
-    let value = json::parse(&json).map_err(|error| refused(format!("error unmarshaling JSON: {error}")))?;
+    let converted = yaml::to_json(bytes).map_err(|why| refused(in_yaml(why)))?;
+    let value = json::parse(&converted.json).map_err(|error| refused(format!("error unmarshaling JSON: {error}")))?;
     let found = match &value {
         Value::Object(_) | Value::Null => None,
         Value::Array(_) => Some("array"),
@@ -87,7 +88,8 @@ fn parse(bytes: &[u8]) -> Result<Configuration, Status> {
              map[string]interface {{}}"
         )));
     }
-    Ok(Configuration { value, strict_error: strict_error.map(in_yaml) })
+    let strict_error = converted.strict_error().map(in_yaml);
+    Ok(Configuration { value, duplicates: converted.duplicates, strict_error })
 }
 
 async fn to_existing(
@@ -109,8 +111,8 @@ async fn to_existing(
         reading: Reading::Whole,
     };
     let gates = server.state.gates;
-    update::apply(server, call, &write, &mut |old, _| {
-        let mut value = merged(target, Some(old), config, options, writer)?;
+    update::apply(server, call, &write, &mut |old, call| {
+        let mut value = merged(call, target, Some(old), config, options, writer)?;
         strategy.default(&mut value, &gates);
         Ok(value)
     })
@@ -131,7 +133,7 @@ async fn to_missing(
         return Err(Status::conflict(target.resource, target.name(), &why));
     }
     server.authorize_create(call, target)?;
-    let mut object = merged(target, None, config, options, writer)?;
+    let mut object = merged(call, target, None, config, options, writer)?;
     // A version in the configuration is about an object that is not there (AS-129).
     metadata::of(&mut object).shift_remove("resourceVersion");
     let new = New { target, writer: None, dry_run: options.dry_run };
@@ -140,6 +142,7 @@ async fn to_missing(
 
 /// The live object with the configuration applied.
 fn merged(
+    call: &mut Call,
     target: &Target,
     live: Option<&Value>,
     config: &Configuration,
@@ -149,8 +152,12 @@ fn merged(
     let ty = schema(target.resource)?;
     let force = options.force.unwrap_or(false);
     let merged = patch::apply::apply(ty, live, &config.value, &writer.manager(), force).map_err(refusal)?;
-    if let Some(why) = config.strict_error.as_ref().filter(|_| options.field_validation == FieldValidation::Strict) {
-        return Err(Status::bad_request(format!("error strict decoding YAML: {why}")));
+    match (options.field_validation, &config.strict_error) {
+        (FieldValidation::Strict, Some(why)) => {
+            return Err(Status::bad_request(format!("error strict decoding YAML: {why}")));
+        }
+        (FieldValidation::Warn, _) => call.warnings.extend_from_slice(&config.duplicates),
+        _ => {}
     }
     let decoded = json::convert_unstructured(ty, merged).map_err(|error| unconvertible(&config.value, &error))?;
     let mut value = decoded.value;

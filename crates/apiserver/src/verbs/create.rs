@@ -155,7 +155,7 @@ fn prepare(
     let resource = target.resource;
     metadata::stamp_new(&mut object, &server.state.environment.uid(), cx.now);
     let mut told = strategy.prepare_for_create(&mut object, cx);
-    let object = canonical(resource, object)?;
+    let mut object = canonical(resource, object)?;
     let (warnings, mut errors) = match strategy.review_new(&object, cx) {
         Ok(warnings) => (warnings, Vec::new()),
         Err(errors) => (Vec::new(), errors),
@@ -171,6 +171,7 @@ fn prepare(
             &errors,
         ));
     }
+    let object = if strategy.settle_new(&mut object) { canonical(resource, object)? } else { object };
     admission::validate_create(server, target, &object)?;
     told.extend(warnings);
     call.warnings.extend(told);

@@ -1,5 +1,6 @@
 //! `pods/eviction`: a delete that says why (AS-216). Disruption budgets are not served, so none can object.
 
+use batch_types::field::{Error, Path};
 use serde_json::{Value, json};
 
 use super::{
@@ -36,6 +37,12 @@ pub(super) async fn create(server: &ApiServer, call: &mut Call, target: &Target)
     admission::on_create_of_subresource(server, target)?;
     if metadata::text(&eviction, "name") != target.name() {
         return Err(Status::bad_request("name in URL does not match name in Eviction object"));
+    }
+    const BREAKING: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+    if eviction["deleteOptions"][BREAKING] == true {
+        let detail = "can not be set for pod eviction, try after removing the option";
+        let error = Error::invalid(&Path::new("deleteOptions").child(BREAKING), true, detail);
+        return Err(Status::invalid(EVICTION.kind, EVICTION.group, target.name(), &[error]));
     }
     let mut options = match &eviction["deleteOptions"] {
         Value::Null => DeleteOptions::default(),

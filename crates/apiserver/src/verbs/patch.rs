@@ -59,14 +59,18 @@ pub(super) async fn patch(server: &ApiServer, call: &mut Call, target: &Target) 
     apply(server, call, &write, &mut |old, call| {
         let Patched { object, strict_errors } = patched(ty, patch_type, old.clone(), &body).map_err(refusal)?;
         // Only refusals show the object, and they are rare: it is made again for them instead of kept for all.
+        let again = || patched_in_order(ty, patch_type, old.clone(), &body).map_err(refusal);
         let shown = || match patch_type {
             PatchType::Strategic => patch::strategic::patch_text(&body),
-            _ => {
-                patched(ty, patch_type, old.clone(), &body).map_or_else(|_| String::new(), |again| text(&again.object))
-            }
+            _ => again().map_or_else(|_| String::new(), |object| text(&object)),
         };
         let forgets_owners = patch::apply::resets_managed_fields(&object);
-        let decoded = convert(ty, object).map_err(|error| refusal(PatchError::invalid(shown(), error.to_string())))?;
+        let decoded = match convert(ty, object) {
+            Ok(decoded) if decoded.strict.is_empty() => Ok(decoded),
+            // What is found first, and in which order, depends on how upstream writes the object.
+            _ => convert(ty, again()?),
+        };
+        let decoded = decoded.map_err(|error| refusal(PatchError::invalid(shown(), error.to_string())))?;
         let mut found = [duplicates.as_slice(), &strict_errors].concat();
         found.extend(decoded.strict.iter().map(ToString::to_string));
         match options.field_validation {
@@ -125,6 +129,15 @@ fn patched(ty: &'static Type, patch_type: PatchType, old: Value, body: &Value) -
         PatchType::Json => patch::json::apply(old, body),
         PatchType::Merge => patch::merge::apply(old, body).map(whole),
         _ => patch::strategic::apply(old, body, ty).map(whole),
+    }
+}
+
+/// The patched object with its members in the order in which upstream decodes them again.
+fn patched_in_order(ty: &'static Type, patch_type: PatchType, old: Value, body: &Value) -> Result<Value, PatchError> {
+    match patch_type {
+        PatchType::Json => patch::json::apply_in_order(old, body).map(|patched| patched.object),
+        PatchType::Merge => patch::merge::apply_in_order(old, body),
+        _ => patch::strategic::apply(old, body, ty),
     }
 }
 

@@ -44,6 +44,13 @@ impl Draft {
         self.changed |= self.status.active.len() != before;
     }
 
+    /// Takes one entry off the list of active Jobs, and leaves others of its uid.
+    pub fn strike(&mut self, entry: &ActiveJob) {
+        let before = self.status.active.len();
+        self.status.active.retain(|listed| listed != entry);
+        self.changed |= self.status.active.len() != before;
+    }
+
     /// Adds a Job to the list of active ones.
     pub fn list(&mut self, job: ActiveJob) {
         if !self.status.lists(&job.uid) {

@@ -37,6 +37,6 @@ pub use decide::{Decision, Existing, Next, Start, decide, next_wake};
 pub use draft::{Draft, with_status};
 pub use events::{COMPONENT, Event};
 pub use job_object::{TemplateError, job_name};
-pub use observe::{Observation, Questions, Snapshot, observe, questions};
+pub use observe::{Observation, Questions, Snapshot, finished, observe, questions};
 pub use times::{Due, NeverDue, Times, next_runs};
 pub use view::{ActiveJob, ConcurrencyPolicy, CronJobView, Ending, JobView, Spec, Status};

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use batch_types::names::NameRule;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -31,14 +32,15 @@ pub struct Questions {
     /// Read the CronJob: there is a Job that its status should list and does not (CJ-16).
     pub cron_job: bool,
     /// Look whether these exist: the status lists them and the cache does not have them (CJ-17), or the other way round
-    /// and they look as if we had started them.
+    /// and they look as if we had started them. All of them have names that can be asked for.
     pub jobs: Vec<ActiveJob>,
 }
 
 pub fn questions(snapshot: &Snapshot<'_>) -> Questions {
     let status = &snapshot.cron_job.status;
     let known: HashSet<&Uid> = snapshot.jobs.iter().map(|job| &job.uid).collect();
-    let unseen = status.active.iter().filter(|entry| !known.contains(&entry.uid)).cloned();
+    let unseen = status.active.iter().filter(|entry| !known.contains(&entry.uid));
+    let unseen = unseen.filter(|entry| could_exist(entry, snapshot.cron_job)).cloned();
     let unlisted: Vec<_> = snapshot.jobs.iter().filter(|job| is_unlisted(job, snapshot.cron_job)).collect();
     let forgotten = unlisted.iter().filter(|job| started_for(job, snapshot.cron_job).is_some());
     Questions { cron_job: !unlisted.is_empty(), jobs: unseen.chain(forgotten.map(|job| job.reference())).collect() }
@@ -62,6 +64,7 @@ pub fn observe(snapshot: &Snapshot<'_>, gone: &HashSet<Uid>) -> Observation {
     let cron_job = snapshot.cron_job;
     let mut draft = Draft::new(&cron_job.status);
     let mut events = Vec::new();
+    mend(&mut draft, snapshot);
     for job in snapshot.jobs {
         match job.ending {
             None if is_unlisted(job, cron_job) && !gone.contains(&job.uid) => match started_for(job, cron_job) {
@@ -89,7 +92,34 @@ pub fn observe(snapshot: &Snapshot<'_>, gone: &HashSet<Uid>) -> Observation {
     Observation { draft, events, deletions, more_deletions }
 }
 
-fn finished(draft: &mut Draft, job: &JobView, ending: Ending, spec: &Spec) {
+/// Anybody who may write the status can list what is no Job of the CronJob, or a Job by a wrong name. Whoever asked for
+/// that would be told about something else, or refused for ever (INV-37). The uid says which Job is meant; if that is
+/// none that is known, the entry counts as gone (INV-38).
+fn mend(draft: &mut Draft, snapshot: &Snapshot<'_>) {
+    let cron_job = snapshot.cron_job;
+    for entry in &cron_job.status.active {
+        match snapshot.jobs.iter().find(|job| job.uid == entry.uid) {
+            Some(job) if job.name == entry.name && job.namespace == entry.namespace => {}
+            Some(job) => {
+                draft.strike(entry);
+                draft.list(job.reference());
+            }
+            None if could_exist(entry, cron_job) => {}
+            None => {
+                draft.strike(entry);
+                draft.tell(Event::missing(&entry.name));
+            }
+        }
+    }
+}
+
+/// Whether a Job of the CronJob could have such a name.
+fn could_exist(entry: &ActiveJob, cron_job: &CronJobView) -> bool {
+    entry.namespace == cron_job.namespace && NameRule::DnsSubdomain.check(&entry.name).is_empty()
+}
+
+/// Takes in how a Job has ended.
+pub fn finished(draft: &mut Draft, job: &JobView, ending: Ending, spec: &Spec) {
     if draft.status().lists(&job.uid) {
         draft.unlist(&job.uid);
         draft.tell(Event::saw_completed(&job.name, ending));

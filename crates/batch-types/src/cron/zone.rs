@@ -1,6 +1,7 @@
-//! Time zones by name, looked up as Go's `time.LoadLocation` does (CJ-49, JA-CJ12).
+//! Time zones by name, as Go's `time.LoadLocation` understands names (CJ-49, JA-CJ12).
 //!
-//! The system's database comes first and the one built into the binary second.
+//! Go looks in the system's database first. Here there is only the one that is built into the binary, because nothing in
+//! this crate reads files: the same name means the same on every machine, and new rules of a zone come with a new build.
 
 use jiff::tz::TimeZone;
 use teeth::{Mutation, is};
@@ -34,7 +35,7 @@ pub fn load(name: &str) -> Result<Zone, Error> {
     }
     let unknown = || Error::Unknown(name.to_owned());
     let zone = TimeZone::get(name).map_err(|_| unknown())?;
-    // The lookup ignores case and has a name of its own for "unknown"; files do neither.
+    // The lookup ignores case and has a name of its own for "unknown"; Go does neither.
     if zone.iana_name() != Some(name) || zone.is_unknown() {
         return Err(unknown());
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as core;
+use serde::Deserialize as _;
 
 use super::containers;
 use super::options::Options;
@@ -10,6 +11,7 @@ use super::report::{Place, Report};
 use super::scheduling;
 use super::syntax;
 use super::zero::text;
+use crate::annotation_json;
 use crate::field;
 
 /// Set by kubelets on the API's copy of a static pod.
@@ -54,11 +56,22 @@ pub(super) fn validate(
 }
 
 fn validate_tolerations(report: &mut Report, at: &Place<'_>, json: &str, options: &Options) {
-    match serde_json::from_str::<Vec<core::Toleration>>(json) {
+    const MEMBERS: [annotation_json::Member; 5] = [
+        ("Key", "string"),
+        ("Operator", "core.TolerationOperator"),
+        ("Value", "string"),
+        ("Effect", "core.TaintEffect"),
+        ("TolerationSeconds", "int64"),
+    ];
+    let read = annotation_json::list(json, "core.Toleration", &MEMBERS).and_then(|items| {
+        let typed = items.into_iter().map(core::Toleration::deserialize).collect::<Result<Vec<_>, _>>();
+        typed.map_err(|error| error.to_string())
+    });
+    match read {
         Ok(tolerations) => {
             scheduling::validate_tolerations(report, &at.child(TOLERATIONS), &tolerations, options);
         }
-        Err(error) => report.invalid(at, TOLERATIONS, error.to_string()),
+        Err(error) => report.invalid(at, TOLERATIONS, error),
     }
 }
 
@@ -224,6 +237,22 @@ mod tests {
                 Some(
                     "annotations[controller.kubernetes.io/pod-deletion-cost]: Invalid value: \"+10\": must be a 32bit \
                      integer",
+                ),
+            ),
+            (json!({"scheduler.alpha.kubernetes.io/tolerations": "null"}), None),
+            (json!({"scheduler.alpha.kubernetes.io/tolerations": r#"[{"KEY":"a","operator":"Exists"}]"#}), None),
+            (
+                json!({"scheduler.alpha.kubernetes.io/tolerations": "[null]"}),
+                Some(
+                    "annotations.scheduler.alpha.kubernetes.io/tolerations[0].operator: Invalid value: \"\": operator must \
+                     be Exists when `key` is empty, which means \"match all values and all keys\"",
+                ),
+            ),
+            (
+                json!({"scheduler.alpha.kubernetes.io/tolerations": "x"}),
+                Some(
+                    "annotations: Invalid value: \"scheduler.alpha.kubernetes.io/tolerations\": invalid character 'x' \
+                     looking for beginning of value",
                 ),
             ),
             (

@@ -2,9 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use kube::Client;
+use tokio::time::timeout;
+
+/// The server's own figures are worth waiting for, but not for long.
+const FIGURES_MAX: Duration = Duration::from_secs(5);
 
 /// Verbs that are used here.
 const VERBS: [&str; 2] = ["create", "patch"];
@@ -13,6 +18,7 @@ const VERBS: [&str; 2] = ["create", "patch"];
 #[derive(Debug, Clone, Default)]
 pub(super) struct OwnCalls {
     counts: Arc<[AtomicU64; 2]>,
+    is_answered: Arc<AtomicBool>,
 }
 
 impl OwnCalls {
@@ -22,6 +28,15 @@ impl OwnCalls {
                 count.fetch_add(1, Ordering::Relaxed);
             }
         }
+    }
+
+    /// The server has done something that it was asked for.
+    pub(super) fn answered(&self) {
+        self.is_answered.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_answered(&self) -> bool {
+        self.is_answered.load(Ordering::Relaxed)
     }
 
     pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
@@ -38,10 +53,14 @@ pub(super) struct ServerCalls {
 impl ServerCalls {
     pub(super) async fn read(client: &Client) -> Self {
         let Ok(request) = http::Request::get("/metrics").body(Vec::new()) else { return Self::default() };
-        match client.request_text(request).await {
-            Ok(text) => Self::parse(&text),
-            Err(error) => {
+        match timeout(FIGURES_MAX, client.request_text(request)).await {
+            Ok(Ok(text)) => Self::parse(&text),
+            Ok(Err(error)) => {
                 tracing::debug!(%error, "the server does not tell its metrics");
+                Self::default()
+            }
+            Err(_) => {
+                tracing::debug!("the server does not tell its metrics in time");
                 Self::default()
             }
         }

@@ -4,24 +4,26 @@ use std::collections::HashSet;
 
 use anyhow::anyhow;
 use futures_util::StreamExt as _;
+use kube::Api;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
-use kube::{Api, Client};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use super::calls::OwnCalls;
-use crate::failure::{Failure, plain};
+use super::load::{Load, RUN};
+use crate::failure::Failure;
 use crate::pod_view::PodObject;
 
 /// Patches on their way at the same time.
 const PATCHES_MAX: usize = 128;
 
-/// Works until it is dropped; ends only with what keeps it from working.
-pub(super) async fn run(client: Client, namespace: &str, calls: &OwnCalls) -> Failure {
-    let pods: Api<PodObject> = Api::namespaced(client, namespace);
-    let mut events = watcher(pods.clone(), watcher::Config::default()).default_backoff().boxed();
+/// Works until it is dropped; ends only with what keeps it from working. Pods of others are left alone.
+pub(super) async fn run(load: &Load) -> Failure {
+    let (cluster, calls) = (&load.cluster, &load.calls);
+    let pods: Api<PodObject> = Api::namespaced(cluster.client.clone(), &load.namespace);
+    let config = watcher::Config::default().labels(&format!("{RUN}={}", load.run));
+    let mut events = watcher(pods.clone(), config).default_backoff().boxed();
     // Pods that were told of, until they are gone: each is patched once.
     let mut told: HashSet<String> = HashSet::new();
     let mut patches: JoinSet<kube::Result<()>> = JoinSet::new();
@@ -29,8 +31,10 @@ pub(super) async fn run(client: Client, namespace: &str, calls: &OwnCalls) -> Fa
         tokio::select! {
             Some(done) = patches.join_next(), if !patches.is_empty() => {
                 if let Ok(Err(error)) = done {
-                    return Failure::new(plain(error).context("finish a pod"))
-                        .hint("the credentials must be allowed to patch `pods/status`");
+                    let is_forbidden = matches!(&error, kube::Error::Api(status) if status.code == 403);
+                    let failure = cluster.failure(error, "finish a pod");
+                    let hint = "the credentials must be allowed to patch `pods/status`";
+                    return if is_forbidden { failure.hint(hint) } else { failure };
                 }
             }
             event = events.next(), if patches.len() < PATCHES_MAX => match event {

@@ -1,7 +1,8 @@
 //! `tally bench`: a load of Jobs for any cluster, and how it coped.
 //!
 //! `load` makes the Jobs and waits for them, `kubelet` finishes their pods if nobody else shall, `probe` asks how long a
-//! small Job takes meanwhile; `process` and `calls` look at the programs involved; `figures` is what comes out.
+//! small Job takes meanwhile; `site` is where that happens and how it is taken away again; `process` and `calls` look at
+//! the programs involved; `figures` is what comes out.
 
 mod calls;
 mod figures;
@@ -9,14 +10,12 @@ mod kubelet;
 mod load;
 mod probe;
 mod process;
+mod site;
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow};
 use clap::Args;
-use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{DeleteParams, ObjectMeta, PostParams};
-use kube::{Api, Client};
 use tokio::runtime;
 use tokio::signal::unix::SignalKind;
 use tokio::time::timeout;
@@ -25,18 +24,20 @@ use self::calls::{OwnCalls, ServerCalls};
 use self::figures::Figures;
 use self::load::Load;
 use self::process::Usage;
+use self::site::Site;
 use crate::cluster::{Cluster, ClusterFlags};
 use crate::environment::Environment;
-use crate::failure::{Exit, Failure, plain};
-use crate::output::{Format, say, tell};
+use crate::failure::{Exit, Failure};
+use crate::output::{Format, say};
 use crate::running::duration;
 use crate::shutdown::Signals;
 use crate::text::duration_text;
 
-/// A server that takes longer to accept one request is not waited for at the end.
-const DELETE_MAX: Duration = Duration::from_secs(10);
+/// Of the random name of a run: short enough for people, long enough that no two are alike in one namespace.
+const RUN_LENGTH: usize = 8;
 
 #[derive(Debug, Args)]
+#[command(mut_arg("namespace", |flag| flag.help("A namespace that exists, for the Jobs [default: a new one]")))]
 pub(crate) struct Bench {
     /// How many Jobs.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -63,7 +64,7 @@ pub(crate) struct Bench {
     /// Give up after this long; the exit code is 124.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     timeout: Duration,
-    /// Leave the Jobs and their namespace behind.
+    /// Leave the Jobs behind, and the namespace that was made for them.
     #[arg(long)]
     keep: bool,
     #[arg(short, long, value_name = "FORMAT", default_value = "text")]
@@ -89,33 +90,51 @@ async fn measure(options: &Bench, environment: &Environment) -> Result<Figures, 
     let before: Vec<Usage> = options.pid.iter().map(|pid| process::usage(*pid)).collect::<Result<_, _>>()?;
     // Before anything is made that must be taken away again.
     let interrupted = Signals::listen().context("listen for signals")?.first_then(|| {});
-    // Namespaces of other runs are not looked at; this one's is deleted with everything in it.
-    let namespace = match &options.cluster.namespace {
-        Some(namespace) => namespace.clone(),
-        None => make_namespace(&cluster).await?,
+    let run = uuid::Uuid::new_v4().simple().to_string()[..RUN_LENGTH].to_owned();
+    let site = Site::new(&cluster, options.cluster.namespace.as_deref(), run);
+    let calls = OwnCalls::default();
+    let work = async {
+        site.prepare().await?;
+        if options.cluster.namespace.is_none() {
+            calls.answered();
+        }
+        figures(options, &cluster, &site, &calls, before).await
     };
     let measured = tokio::select! {
-        measured = figures(options, &cluster.client, &namespace, before) => measured,
+        measured = timeout(options.timeout, work) => {
+            measured.unwrap_or_else(|_| Err(late(&cluster, &calls, options.timeout)))
+        }
         signal = interrupted => Err(stopped(signal)),
     };
-    if !options.keep && options.cluster.namespace.is_none() {
-        delete_namespace(&cluster.client, &namespace).await;
+    if !options.keep {
+        site.clear(calls.is_answered()).await;
     }
     measured
 }
 
-async fn figures(options: &Bench, client: &Client, namespace: &str, before: Vec<Usage>) -> Result<Figures, Failure> {
-    let server_before = ServerCalls::read(client).await;
+/// What has not happened in time.
+fn late(cluster: &Cluster, calls: &OwnCalls, patience: Duration) -> Failure {
+    if !calls.is_answered() {
+        return cluster.silent_for(patience);
+    }
+    Failure::new(anyhow!("the Jobs have not finished within {}", duration_text(patience)))
+        .exit(Exit::TimedOut)
+        .hint("is there a controller, and a node to run pods? `--finish` stands in for nodes")
+}
+
+async fn figures(
+    options: &Bench,
+    cluster: &Cluster,
+    site: &Site<'_>,
+    calls: &OwnCalls,
+    before: Vec<Usage>,
+) -> Result<Figures, Failure> {
+    let server_before = ServerCalls::read(&cluster.client).await;
     let begin = Instant::now();
-    let ran = timeout(options.timeout, load(options, client, namespace)).await;
+    let (loaded, probes) = load(options, cluster, site, calls).await?;
     let elapsed = begin.elapsed();
-    let server = ServerCalls::read(client).await.since(&server_before);
-    let (loaded, probes, own) = ran.map_err(|_| {
-        let error = anyhow!("the Jobs have not finished within {}", duration_text(options.timeout));
-        Failure::new(error)
-            .exit(Exit::TimedOut)
-            .hint("is there a controller, and a node to run pods? `--finish` stands in for nodes")
-    })??;
+    let own = calls.counts();
+    let server = ServerCalls::read(&cluster.client).await.since(&server_before);
     let after: Vec<Usage> = options.pid.iter().map(|pid| process::usage(*pid)).collect::<Result<_, _>>()?;
     Ok(Figures {
         jobs: options.jobs,
@@ -140,24 +159,14 @@ fn stopped(signal: SignalKind) -> Failure {
     Failure::new(anyhow!("{what}: the Jobs have not finished")).exit(exit).hint("run the same command to begin again")
 }
 
-/// Nobody waits for its end: that takes as long as there are pods in it.
-async fn delete_namespace(client: &Client, namespace: &str) {
-    let namespaces: Api<Namespace> = Api::all(client.clone());
-    let why = match timeout(DELETE_MAX, namespaces.delete(namespace, &DeleteParams::default())).await {
-        Ok(Ok(_)) => return,
-        Ok(Err(error)) => plain(error).to_string(),
-        Err(_) => "the server does not answer".to_owned(),
-    };
-    tell(&format!("note: namespace `{namespace}` is left behind: {why}"));
-}
+/// How long each Job took, and each probe.
+type Loaded = (Vec<Duration>, Vec<Duration>);
 
-type Loaded = (Vec<Duration>, Vec<Duration>, Vec<(&'static str, u64)>);
-
-async fn load(options: &Bench, client: &Client, namespace: &str) -> Result<Loaded, Failure> {
-    let calls = OwnCalls::default();
+async fn load(options: &Bench, cluster: &Cluster, site: &Site<'_>, calls: &OwnCalls) -> Result<Loaded, Failure> {
     let load = Load {
-        client: client.clone(),
-        namespace: namespace.to_owned(),
+        cluster: cluster.clone(),
+        namespace: site.namespace.clone(),
+        run: site.run.clone(),
         jobs: options.jobs,
         completions: options.completions,
         parallelism: options.parallelism.unwrap_or(options.completions),
@@ -168,7 +177,7 @@ async fn load(options: &Bench, client: &Client, namespace: &str) -> Result<Loade
     // Neither ends by itself: they are dropped when the load is done.
     let finishing = async {
         match options.finish {
-            true => kubelet::run(client.clone(), namespace, &calls).await,
+            true => kubelet::run(&load).await,
             false => std::future::pending().await,
         }
     };
@@ -184,16 +193,5 @@ async fn load(options: &Bench, client: &Client, namespace: &str) -> Result<Loade
         failure = finishing => return Err(failure),
         failure = probing => return Err(failure),
     };
-    Ok((times, probes, calls.counts()))
-}
-
-async fn make_namespace(cluster: &Cluster) -> Result<String, Failure> {
-    let namespaces: Api<Namespace> = Api::all(cluster.client.clone());
-    let metadata = ObjectMeta { generate_name: Some("tally-bench-".to_owned()), ..ObjectMeta::default() };
-    let namespace = Namespace { metadata, ..Namespace::default() };
-    let made = namespaces.create(&PostParams::default(), &namespace).await.map_err(|error| {
-        Failure::new(plain(error).context(format!("make a namespace on {}", cluster.server)))
-            .hint("name one that exists with `-n NAMESPACE`")
-    })?;
-    Ok(made.metadata.name.unwrap_or_default())
+    Ok((times, probes))
 }

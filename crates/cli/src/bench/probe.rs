@@ -12,14 +12,14 @@ use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event, watcher};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::load::{Load, PART, failure, refused};
+use super::load::{Load, failure};
 use crate::failure::Failure;
 use crate::job_view::{JobView, Outcome};
 
 /// Adds the time of each probe that completes. Works until it is dropped; ends only with what keeps it from working.
 pub(super) async fn run(load: &Load, every: Duration, times: &mut Vec<Duration>) -> Failure {
-    let api: Api<Job> = Api::namespaced(load.client.clone(), &load.namespace);
-    let config = watcher::Config::default().labels(&format!("{PART}=probe"));
+    let api: Api<Job> = Api::namespaced(load.cluster.client.clone(), &load.namespace);
+    let config = watcher::Config::default().labels(&load.selector("probe"));
     let mut events = watcher(api.clone(), config).default_backoff().boxed();
     let mut begun: HashMap<String, Instant> = HashMap::new();
     let mut tick = interval(every.max(Duration::from_millis(1)));
@@ -28,13 +28,13 @@ pub(super) async fn run(load: &Load, every: Duration, times: &mut Vec<Duration>)
     loop {
         tokio::select! {
             _ = tick.tick() => {
-                let name = format!("probe-{number}");
+                let name = load.name("probe", number);
                 number += 1;
                 begun.insert(name.clone(), Instant::now());
                 load.calls.count("create");
                 let created = async {
                     let job = load.job(&name, "probe", 1, 1)?;
-                    api.create(&PostParams::default(), &job).await.map_err(refused)
+                    api.create(&PostParams::default(), &job).await.map_err(|error| load.refused(error))
                 };
                 if let Err(failure) = created.await {
                     return failure;

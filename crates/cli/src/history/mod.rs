@@ -26,6 +26,7 @@ use crate::data_dir;
 use crate::environment::Environment;
 use crate::failure::Failure;
 use crate::output::{say, tell};
+use crate::text::counted;
 
 #[derive(Debug, Args)]
 pub(crate) struct History {
@@ -94,8 +95,8 @@ pub(crate) fn run(options: &History, environment: &Environment) -> Result<(), Fa
     let data = data_dir::choose(options.data.as_deref(), environment)?;
     let found = find(&directory(&data), &options.query())?;
     if found.is_empty() && options.output != HistoryFormat::Json {
-        let whose = options.subject.as_ref().map(|whose| format!(" of {whose}")).unwrap_or_default();
-        tell(&format!("no runs{whose} are on record in `{}`", directory(&data).display()));
+        let on_record = find(&directory(&data), &options.all_of_subject())?.len();
+        tell(&options.nothing_found(on_record, &directory(&data)));
         return Ok(());
     }
     let text = match options.output {
@@ -115,6 +116,26 @@ impl History {
         };
         let Self { namespace, index, failed, since, .. } = self;
         Query { namespace: namespace.clone(), job, pod, index: *index, failed: *failed, since: *since, container: None }
+    }
+
+    /// The same question without what picks some of the subject's runs.
+    fn all_of_subject(&self) -> Query {
+        Query { index: None, failed: false, since: None, ..self.query() }
+    }
+
+    /// What is said where no runs are found. `on_record` are those of the subject, whatever else was asked for.
+    fn nothing_found(&self, on_record: usize, directory: &Path) -> String {
+        let whose = self.subject.as_ref().map(|whose| format!(" of {whose}")).unwrap_or_default();
+        let place = self.namespace.as_ref().map(|namespace| format!(" in namespace `{namespace}`")).unwrap_or_default();
+        let directory = directory.display();
+        if on_record == 0 {
+            return format!("no runs{whose}{place} are on record in `{directory}`");
+        }
+        let given = [("--index", self.index.is_some()), ("--failed", self.failed), ("--since", self.since.is_some())];
+        let flags: Vec<String> =
+            given.iter().filter(|(_, is_given)| *is_given).map(|(flag, _)| format!("`{flag}`")).collect();
+        let runs = counted(on_record, "run");
+        format!("of {runs}{whose}{place} on record in `{directory}`, none fits {}", flags.join(" and "))
     }
 }
 
@@ -165,6 +186,8 @@ fn since_at(text: &str, now: Timestamp) -> Result<Timestamp, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::FromArgMatches as _;
+
     use super::*;
 
     #[test]
@@ -175,6 +198,23 @@ mod tests {
         for wrong in ["", "job/", "node/n"] {
             assert!(wrong.parse::<Whose>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn runs_that_are_there_are_not_denied() {
+        let of = |words: &[&str], on_record: usize| {
+            let command = History::augment_args(clap::Command::new("history").no_binary_name(true));
+            let history = History::from_arg_matches(&command.get_matches_from(words)).unwrap();
+            history.nothing_found(on_record, Path::new("/h"))
+        };
+        assert_eq!(of(&[], 0), "no runs are on record in `/h`");
+        assert_eq!(of(&["job/a", "-n", "b"], 0), "no runs of job/a in namespace `b` are on record in `/h`");
+        assert_eq!(of(&["job/a", "--failed"], 0), "no runs of job/a are on record in `/h`");
+        assert_eq!(of(&["job/a", "--failed"], 1), "of 1 run of job/a on record in `/h`, none fits `--failed`");
+        assert_eq!(
+            of(&["--index", "3", "--since", "1h"], 20),
+            "of 20 runs on record in `/h`, none fits `--index` and `--since`"
+        );
     }
 
     #[test]

@@ -80,7 +80,9 @@ fn reason(record: &Record) -> String {
         15 => "SIGTERM".to_owned(),
         other => format!("signal {other}"),
     });
-    let more: Vec<String> = signal.into_iter().chain(record.pod_reason.clone()).collect();
+    // A container that could not be started fails its pod for the same reason, which is said once.
+    let of_pod = record.pod_reason.clone().filter(|reason| *reason != record.reason);
+    let more: Vec<String> = signal.into_iter().chain(of_pod).collect();
     match more.is_empty() {
         true => record.reason.clone(),
         false => format!("{} ({})", record.reason, more.join(", ")),
@@ -114,4 +116,20 @@ fn align(rows: &[Vec<String>]) -> String {
         text.push('\n');
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_said_once() {
+        let of = |own: &str, signal: Option<i32>, pod: Option<&str>| {
+            let pod_reason = pod.map(str::to_owned);
+            reason(&Record { reason: own.to_owned(), signal, pod_reason, ..Record::default() })
+        };
+        assert_eq!(of("Error", None, None), "Error");
+        assert_eq!(of("Error", Some(15), Some("Deleted")), "Error (SIGTERM, Deleted)");
+        assert_eq!(of("CommandRequired", None, Some("CommandRequired")), "CommandRequired");
+    }
 }

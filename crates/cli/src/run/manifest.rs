@@ -116,7 +116,9 @@ fn text_of(source: impl Read, name: &str) -> Result<String, Failure> {
     if bytes.len() as u64 > BYTES_MAX {
         return Err(failure(anyhow!("it is longer than {} MiB", BYTES_MAX >> 20)));
     }
-    String::from_utf8(bytes).context("it is not text").map_err(failure)
+    let text = String::from_utf8(bytes).context("it is not text").map_err(failure)?;
+    // Editors of other systems put it before the text, and kubectl reads over it.
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
 /// The objects of one file, lists taken apart.
@@ -390,6 +392,17 @@ mod tests {
         assert_eq!(documents.iter().map(Document::name).collect::<Vec<_>>(), ["a.yml", "b.yaml", "c.json"]);
         let empty = tempfile::tempdir().unwrap();
         read(&[empty.path().to_owned()], io::empty()).unwrap_err();
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_read_over() {
+        for text in [
+            "apiVersion: v1\nkind: A\nmetadata: {name: a}\n",
+            r#"{"apiVersion":"v1","kind":"A","metadata":{"name":"a"}}"#,
+        ] {
+            let documents = read(&["-".into()], format!("\u{feff}{text}").as_bytes()).unwrap();
+            assert_eq!((documents[0].api_version(), documents[0].name()), ("v1", "a"));
+        }
     }
 
     #[test]

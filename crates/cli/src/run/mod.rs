@@ -26,11 +26,11 @@ use controllers::job;
 use futures_util::{StreamExt as _, stream};
 use k8s_openapi::api::batch::v1::Job;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Client};
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::runtime;
 use tokio::signal::unix::SignalKind;
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 
 use self::apply::Checked;
 use self::command_job::CommandFlags;
@@ -42,7 +42,7 @@ use self::screen::{Manner, Screen};
 use self::watch::{Interruption, STALL_MAX, Scope, Watching};
 use crate::control_plane::{ControlPlane, RUNTIME_END, Setup, raise_file_limit};
 use crate::environment::Environment;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, plain};
 use crate::job_view::JobView;
 use crate::kubeconfig::shell_word;
 use crate::log_stream::Wanted;
@@ -61,6 +61,9 @@ const BATCH_PERIOD: Duration = Duration::from_millis(100);
 
 /// Suspending Jobs, at most so many at a time.
 const CALLS_MAX: usize = 16;
+
+/// Whether the store still takes writes is looked at this often.
+const STORE_LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -133,14 +136,17 @@ pub(crate) fn run(options: &Run, environment: &Environment) -> Result<(), Failur
 
 impl Run {
     /// What people should know before it begins.
-    fn notes(&self, jobs: &[JobView]) -> Vec<String> {
+    fn notes(&self, jobs: &[JobView], idle: &[String]) -> Vec<String> {
+        let idle = idle.iter().map(|name| {
+            format!("note: job/{name} has `parallelism: 0`: it starts no pods, and waits until somebody raises it")
+        });
         let suspended = jobs.iter().filter(|job| job.is_suspended);
         let suspended =
             suspended.map(|job| format!("note: job/{} is suspended: it waits until somebody resumes it", job.name));
         let once = jobs.iter().filter(|job| job.is_manual);
         let once =
             once.map(|job| format!("note: cronjob/{} is run once, now; `tally up` keeps to its schedule", job.name));
-        once.chain(suspended).collect()
+        once.chain(suspended).chain(idle).collect()
     }
 
     /// What to run: Jobs and what they need, from manifests or from the command line.
@@ -220,9 +226,14 @@ async fn execute(options: &Run, documents: Vec<Document>, environment: &Environm
         failure = control_plane.died() => Err(failure),
         ran = follow(options, &client, checked, signals, &home, environment) => {
             pods_ended = ran.pods_ended;
-            let ended = control_plane.stop().await;
-            server.stop();
-            ran.outcome.and(ended)
+            if ran.is_broken {
+                // Parts that cannot write any more would only try again and again.
+                ran.outcome
+            } else {
+                let ended = control_plane.stop().await;
+                server.stop();
+                ran.outcome.and(ended)
+            }
         }
     };
     if !pods_ended {
@@ -237,6 +248,8 @@ struct Ran {
     outcome: Result<(), Failure>,
     /// Nothing of it runs any more.
     pods_ended: bool,
+    /// The server keeps nothing any more, so that nothing can be ended in order.
+    is_broken: bool,
 }
 
 /// Creates the Jobs, shows what happens to them, and says how they ended.
@@ -252,26 +265,34 @@ async fn follow(
     let jobs = match checked.create(client).await {
         Ok(jobs) => jobs,
         // Some may have been created, and run.
-        Err(failure) => return Ran { outcome: Err(failure), pods_ended: false },
+        Err(failure) => return Ran { outcome: Err(failure), pods_ended: false, is_broken: false },
     };
-    let grace = grace_of(&jobs);
     let views: Vec<JobView> = jobs.iter().map(JobView::of).collect();
     let mut screen = Screen::new(options.manner(environment), views.len());
-    options.notes(&views).iter().for_each(|note| screen.note(note));
+    options.notes(&views, &idle(&jobs)).iter().for_each(|note| screen.note(note));
     let mut watching = Watching::new(client.clone(), Progress::new(views, begin), options.logs, Scope::Server);
     let before_exit = clean_up(home);
     let mut interrupted = Box::pin(signals.first_then(before_exit));
-    let interruption = tokio::select! {
+    let mut interruption = tokio::select! {
         shown = watching.run(&mut screen) => shown.err(),
         signal = &mut interrupted => Some(Interruption::Signal(signal)),
+        why = store_fails(client, &jobs) => Some(Interruption::Store(why)),
     };
+    if matches!(interruption, Some(Interruption::Store(_))) && watching.progress().has_finished() {
+        // Nothing is left to be kept, only to be shown.
+        interruption = tokio::select! {
+            shown = watching.run(&mut screen) => shown.err(),
+            signal = &mut interrupted => Some(Interruption::Signal(signal)),
+        };
+    }
     let Some(interruption) = interruption else {
         let outcome = conclude(client, &mut screen, &watching, home, interrupted).await;
-        return Ran { outcome, pods_ended: true };
+        return Ran { outcome, pods_ended: true, is_broken: false };
     };
-    screen.note(&format!("stopping {}; Ctrl-C again stops at once", counted(watching.progress().unfinished(), "Job")));
-    suspend(client, watching.progress()).await;
-    watching.wind_down(&mut screen, grace).await;
+    let interruption = match interruption {
+        broken @ Interruption::Store(_) => broken,
+        other => wind_down(client, &mut screen, &mut watching, &jobs, other).await,
+    };
     screen.clear();
     if screen.is_json() {
         let (_, summary) = summarize(client, &watching).await;
@@ -282,9 +303,69 @@ async fn follow(
         screen.note("note: not all output was written: nobody reads it");
     }
     tell_lost(&screen, watching.lost_log_bytes());
+    if !screen.is_json() {
+        unlogged_failures(watching.progress(), Instant::now()).iter().for_each(|line| tell(line));
+    }
+    let is_broken = matches!(interruption, Interruption::Store(_));
     // Counted now: some Jobs end before they can be stopped.
-    let outcome = Err(stopped(interruption, watching.progress().unfinished(), home));
-    Ran { outcome, pods_ended: watching.progress().is_at_rest() }
+    let (unfinished, is_at_rest) = (watching.progress().unfinished(), watching.progress().is_at_rest());
+    let outcome = Err(stopped(interruption, unfinished, is_at_rest, home));
+    Ran { outcome, pods_ended: is_at_rest && !is_broken, is_broken }
+}
+
+/// Ends what has not ended, and says why it had to: the store may fail only now.
+async fn wind_down(
+    client: &Client,
+    screen: &mut Screen,
+    watching: &mut Watching,
+    jobs: &[Job],
+    interruption: Interruption,
+) -> Interruption {
+    let unfinished = watching.progress().unfinished();
+    if unfinished > 0 {
+        screen.note(&format!("stopping {}; Ctrl-C again stops at once", counted(unfinished, "Job")));
+    }
+    tokio::select! {
+        () = async {
+            suspend(client, watching.progress()).await;
+            watching.wind_down(screen, grace_of(jobs)).await;
+        } => interruption,
+        why = store_fails(client, jobs) => Interruption::Store(why),
+    }
+}
+
+/// Ready when the store takes no more writes: nothing will come of what is waited for then.
+async fn store_fails(client: &Client, jobs: &[Job]) -> String {
+    let mut look = interval(STORE_LOOK);
+    loop {
+        look.tick().await;
+        let Ok(request) = http::Request::get("/livez/etcd").body(Vec::new()) else { continue };
+        if client.request_text(request).await.is_ok() {
+            continue;
+        }
+        // The check does not say why; whoever wants to write is told.
+        let why = match jobs.first() {
+            Some(job) => set_suspended(client, &job.namespace().unwrap_or_default(), &job.name_any()).await.err(),
+            None => None,
+        };
+        return why.map_or_else(|| "the store takes no more writes".to_owned(), |error| plain(error).to_string());
+    }
+}
+
+/// Jobs that are told to run no pods.
+fn idle(jobs: &[Job]) -> Vec<String> {
+    let is_idle = |job: &&Job| job.spec.as_ref().is_some_and(|spec| spec.parallelism == Some(0));
+    jobs.iter().filter(is_idle).map(|job| job.name_any()).collect()
+}
+
+/// Why pods of Jobs failed that did not get to their end, as far as no log says so.
+fn unlogged_failures(progress: &Progress, now: Instant) -> Vec<String> {
+    let jobs = progress.jobs().iter().filter(|job| job.view.outcome.is_none() && !job.failures().is_empty());
+    jobs.flat_map(|job| {
+        let failures = job.failures().iter().map(|failure| format!("  {}, pod {}", failure.why, failure.pod));
+        std::iter::once(job.ending(now)).chain(failures).collect::<Vec<_>>()
+    })
+    .collect()
 }
 
 /// The longest time that a pod of these Jobs may take to end.
@@ -311,19 +392,22 @@ fn clean_up(home: &Home) -> impl FnOnce() + Send + 'static {
 /// Ends the pods of unfinished Jobs and lets no new ones be made.
 async fn suspend(client: &Client, progress: &Progress) {
     let unfinished = progress.jobs().iter().filter(|job| job.view.outcome.is_none());
-    let calls = unfinished.map(|job| {
-        let jobs: Api<Job> = Api::namespaced(client.clone(), &job.view.namespace);
-        let patch = Patch::Merge(json!({"spec": {"suspend": true}}));
-        async move {
-            if let Err(error) = jobs.patch(&job.view.name, &PatchParams::default(), &patch).await {
-                tracing::warn!(%error, job = job.view.name, "suspend a Job");
-            }
+    let calls = unfinished.map(async |job| {
+        if let Err(error) = set_suspended(client, &job.view.namespace, &job.view.name).await {
+            tracing::warn!(%error, job = job.view.name, "suspend a Job");
         }
     });
     stream::iter(calls).buffer_unordered(CALLS_MAX).collect::<()>().await;
 }
 
-fn stopped(interruption: Interruption, unfinished: usize, home: &Home) -> Failure {
+async fn set_suspended(client: &Client, namespace: &str, name: &str) -> kube::Result<()> {
+    let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
+    let patch = Patch::Merge(json!({"spec": {"suspend": true}}));
+    jobs.patch(name, &PatchParams::default(), &patch).await.map(drop)
+}
+
+/// Why the run ended early, and what is left of it. `is_at_rest`: all Jobs were seen to be suspended or finished.
+fn stopped(interruption: Interruption, unfinished: usize, is_at_rest: bool, home: &Home) -> Failure {
     let (what, exit) = match interruption {
         Interruption::Signal(signal) if signal == SignalKind::interrupt() => ("interrupted", Exit::Interrupted),
         Interruption::Signal(signal) if signal == SignalKind::hangup() => ("the terminal is gone", Exit::HungUp),
@@ -334,6 +418,12 @@ fn stopped(interruption: Interruption, unfinished: usize, home: &Home) -> Failur
         Interruption::Output(error) => {
             return output::failure(error);
         }
+        Interruption::Store(why) => {
+            let place = shell_word(home.path());
+            return Failure::new(anyhow!(why))
+                .hint(format!("make room on the disk of {place}, or take another directory with `--data`"));
+        }
+        Interruption::Away(why) => return Failure::new(anyhow!(why).context("the server does not answer")),
     };
     if unfinished == 0 {
         return Failure::new(anyhow!("{what}: all Jobs have finished, their output was not read to its end"))
@@ -341,6 +431,14 @@ fn stopped(interruption: Interruption, unfinished: usize, home: &Home) -> Failur
             .hint("let the reader take all of it, or write to a file");
     }
     Failure::new(anyhow!("{what}: {} did not finish", counted(unfinished, "Job"))).exit(exit).hint(match home {
+        Home::Temporary(_) if !is_at_rest => {
+            "their pods did not end in time; run the same command to begin again".to_owned()
+        }
+        Home::Kept(data) if !is_at_rest => format!(
+            "their pods did not end in time, and some Jobs may not be suspended: `tally up --data {}` goes on \
+                 with those that are not, another `--data` directory begins again",
+            shell_word(data)
+        ),
         Home::Temporary(_) => "their pods have ended; run the same command to begin again".to_owned(),
         // The Jobs are there, and cannot be created a second time.
         Home::Kept(data) => format!(

@@ -36,6 +36,19 @@ pub(crate) struct JobProgress {
     ended_pods: HashSet<Box<str>>,
     /// Why pods of it are not running, by the pod's uid.
     waiting: BTreeMap<Box<str>, Waiting>,
+    /// Why pods of it failed, where no log says so; the first of each kind.
+    failures: Vec<Unlogged>,
+}
+
+/// Kinds of failures that are told. Messages may name what no other one does.
+const FAILURES_MAX: usize = 10;
+
+/// A failure that no log tells of: a pod that was rejected, a command that could not be started.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Unlogged {
+    pub(crate) pod: String,
+    /// The reason and the first line of the message.
+    pub(crate) why: String,
 }
 
 /// Pods of a Job of which it is known why they wait; one of them is shown.
@@ -77,6 +90,13 @@ impl Progress {
         }
     }
 
+    /// These are all the Jobs that there are: others went while nobody looked.
+    pub(crate) fn only_jobs(&mut self, uids: &HashSet<String>, now: Instant) {
+        for job in self.jobs.iter_mut().filter(|job| !uids.contains(&job.view.uid)) {
+            job.deleted(now);
+        }
+    }
+
     /// Whether the pod belongs to one of the Jobs.
     pub(crate) fn owns(&self, pod: &PodObject) -> bool {
         pod.job().is_some_and(|(uid, _)| self.by_uid.contains_key(uid))
@@ -97,6 +117,9 @@ impl Progress {
                 job.waiting.remove(uid);
             }
             None => {}
+        }
+        if let Some(why) = unlogged_failure(pod) {
+            job.failed_unlogged(pod.name(), why);
         }
         if pod.has_ended() {
             job.ended_pods.insert(uid.into());
@@ -150,7 +173,15 @@ impl Progress {
 impl JobProgress {
     fn new(view: JobView, now: Instant) -> Self {
         let samples = VecDeque::from([(now, 0)]);
-        Self { view, began: now, ended: None, samples, ended_pods: HashSet::new(), waiting: BTreeMap::new() }
+        Self {
+            view,
+            began: now,
+            ended: None,
+            samples,
+            ended_pods: HashSet::new(),
+            waiting: BTreeMap::new(),
+            failures: Vec::new(),
+        }
     }
 
     fn change(&mut self, view: JobView, now: Instant) {
@@ -179,6 +210,17 @@ impl JobProgress {
         if self.waiting.len() < WAITING_MAX || self.waiting.contains_key(pod) {
             self.waiting.insert(pod.into(), waiting);
         }
+    }
+
+    fn failed_unlogged(&mut self, pod: &str, why: String) {
+        if self.failures.len() < FAILURES_MAX && !self.failures.iter().any(|known| known.why == why) {
+            self.failures.push(Unlogged { pod: pod.to_owned(), why });
+        }
+    }
+
+    /// What made pods fail and is in no log, in the order in which it was seen.
+    pub(crate) fn failures(&self) -> &[Unlogged] {
+        &self.failures
     }
 
     /// Why a pod of it is not running.
@@ -216,8 +258,17 @@ impl JobProgress {
         Some(Duration::from_secs_f64(f64::from(left) / self.rate(now)?))
     }
 
-    /// Counts for people: `3/10 done, 1 failed, 2 active, 1.5/s, ETA 5s`.
+    /// Counts for people: `3/10 done, 1 failed, 2 active, 1.5/s, ETA 5s`, and why it does not go on.
     pub(crate) fn counts(&self, now: Instant) -> String {
+        let brief = self.brief(now);
+        match self.waiting() {
+            Some(why) => format!("{brief}: {why}"),
+            None => brief,
+        }
+    }
+
+    /// The same without the reason, which may be long.
+    pub(crate) fn brief(&self, now: Instant) -> String {
         let view = &self.view;
         let mut parts = vec![match view.completions {
             Some(total) => format!("{}/{total} done", view.succeeded),
@@ -239,7 +290,7 @@ impl JobProgress {
                 parts.push(format!("ETA {}", duration_text(remaining)));
             }
             match self.waiting() {
-                Some(why) => parts.push(format!("waiting: {why}")),
+                Some(_) => parts.push("waiting".to_owned()),
                 None if view.is_suspended => parts.push("suspended".to_owned()),
                 None => {}
             }
@@ -276,7 +327,34 @@ impl JobProgress {
             value["remainingSeconds"] = json!(self.remaining(now).map(millis));
             value["waiting"] = json!(self.waiting());
         }
+        if !self.failures.is_empty() {
+            let failures = self.failures.iter().map(|it| json!({"pod": it.pod, "message": it.why}));
+            value["podFailures"] = failures.collect();
+        }
         value
+    }
+}
+
+/// Reasons of containers that were never started, and so have said nothing.
+const NOT_STARTED: [&str; 2] = ["StartError", "ContainerCannotRun"];
+
+/// Why a pod failed, or a container of it, if no log says so.
+fn unlogged_failure(pod: &PodObject) -> Option<String> {
+    let status = &pod.status;
+    if pod.has_failed() && !status.reason.is_empty() {
+        return Some(reason_text(&status.reason, &status.message));
+    }
+    let statuses = status.init_container_statuses.iter().chain(&status.container_statuses);
+    let mut ends = statuses.flat_map(|it| [&it.last_state, &it.state]).filter_map(|state| state.terminated.as_ref());
+    let end = ends.find(|end| NOT_STARTED.contains(&end.reason.as_str()))?;
+    Some(reason_text(&end.reason, &end.message))
+}
+
+/// The reason, and the first line of the message.
+fn reason_text(reason: &str, message: &str) -> String {
+    match message.lines().next().filter(|line| !line.is_empty()) {
+        Some(line) => format!("{reason}: {line}"),
+        None => reason.to_owned(),
     }
 }
 
@@ -352,6 +430,16 @@ mod tests {
         assert_eq!(outcome.why(), "Deleted: the Job was deleted before it finished");
     }
 
+    #[test]
+    fn a_job_that_is_gone_when_they_are_listed_anew_has_failed() {
+        let begin = Instant::now();
+        let mut progress = Progress::new([view(0)], begin);
+        progress.only_jobs(&HashSet::from(["u".to_owned()]), begin);
+        assert!(!progress.has_finished());
+        progress.only_jobs(&HashSet::new(), begin);
+        assert_eq!(progress.failed().count(), 1);
+    }
+
     /// The reason stays until this very pod has started, whatever happens to the others.
     #[test]
     fn a_pod_that_cannot_start_is_told() {
@@ -389,6 +477,34 @@ mod tests {
         progress.pod_changed(&pod("a", runs));
         progress.pod_held_up("a", "too late".to_owned());
         assert_eq!(shown(&progress), "0/10 done");
+    }
+
+    #[test]
+    fn failures_without_a_log_are_told_once_of_each_kind() {
+        let begin = Instant::now();
+        let mut progress = Progress::new([view(0)], begin);
+        let mut fail = |name: &str, status: Value| {
+            let pod = json!({
+                "metadata": {"uid": name, "name": name, "ownerReferences": [
+                    {"apiVersion": "batch/v1", "kind": "Job", "name": "pieces", "uid": "u", "controller": true}]},
+                "status": status,
+            });
+            progress.pod_changed(&serde_json::from_value(pod).unwrap());
+            progress.jobs()[0].failures().iter().map(|it| format!("{} {}", it.pod, it.why)).collect::<Vec<_>>()
+        };
+        let ended = |reason: &str, message: &str| json!({"terminated": {"exitCode": 128, "reason": reason, "message": message}});
+        let logged = json!({"phase": "Failed", "containerStatuses": [{"name": "c", "state": ended("Error", "")}]});
+        assert_eq!(fail("a", logged), [""; 0], "its log says why");
+        let rejected = json!({"phase": "Failed", "reason": "CommandRequired", "message": "no command\nmore"});
+        assert_eq!(fail("b", rejected.clone()), ["b CommandRequired: no command"]);
+        assert_eq!(fail("c", rejected).len(), 1);
+        let again = json!({"phase": "Running", "containerStatuses": [
+            {"name": "c", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended("StartError", "no x")}]});
+        assert_eq!(fail("d", again), ["b CommandRequired: no command", "d StartError: no x"]);
+        assert_eq!(
+            progress.jobs()[0].json(begin)["podFailures"][1],
+            json!({"pod": "d", "message": "StartError: no x"})
+        );
     }
 
     #[test]

@@ -17,6 +17,16 @@ const LINE_INTERVAL: Duration = Duration::from_secs(2);
 /// More bars than this would fill a terminal; the Jobs behind them are summed up in one line.
 const BARS_MAX: usize = 10;
 
+/// A bar is this long where there is room for it, and is left out where there is almost none.
+const BAR_MAX: usize = 24;
+const BAR_MIN: usize = 4;
+
+/// Longer names are cut where there is a bar.
+const NAME_MAX: usize = 30;
+
+/// Reasons of one Job that get a line of their own. They may name what no other one does.
+const REASONS_MAX: usize = 10;
+
 /// Prefixes of log lines on a terminal.
 const CYAN: &str = "\x1b[36m";
 const PLAIN: &str = "\x1b[0m";
@@ -41,7 +51,35 @@ pub(crate) struct Screen {
     has_colours: bool,
     /// Jobs whose end has been told, by position.
     told: Vec<bool>,
+    /// What has been told of each Job beside its progress.
+    remarks: Vec<Remarks>,
     is_quiet: bool,
+}
+
+/// Remarks about a Job that have been made.
+#[derive(Debug, Clone, Default)]
+struct Remarks {
+    failures: usize,
+    /// Why pods waited.
+    reasons: Vec<String>,
+}
+
+impl Remarks {
+    /// What is new: why pods failed and, if `with_reasons`, why one waits. Each is told once.
+    fn news(&mut self, job: &JobProgress, with_reasons: bool) -> Vec<String> {
+        let name = &job.view.name;
+        let failures = job.failures().iter().skip(self.failures);
+        let mut lines: Vec<String> =
+            failures.map(|failure| format!("job/{name}: pod {} failed: {}", failure.pod, failure.why)).collect();
+        self.failures = job.failures().len();
+        if let Some(why) = job.waiting().filter(|_| with_reasons && self.reasons.len() < REASONS_MAX)
+            && !self.reasons.iter().any(|told| told == why)
+        {
+            self.reasons.push(why.to_owned());
+            lines.push(format!("job/{name}: waiting: {why}"));
+        }
+        lines
+    }
 }
 
 enum Mode {
@@ -63,6 +101,26 @@ struct Bars {
     /// The Jobs that have a bar, by position.
     shown: Vec<(usize, ProgressBar)>,
     rest: Option<ProgressBar>,
+    /// The longest text so far: bars that move to and fro are hard to read.
+    text_max: usize,
+    layout: Layout,
+}
+
+/// How a line of the terminal is shared out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Layout {
+    name: usize,
+    bar: usize,
+}
+
+impl Layout {
+    /// The text comes first: the bar gives way to it, and then the name.
+    fn new(columns: usize, name: usize, text: usize) -> Self {
+        // A space behind the name, and two brackets and a space around the bar.
+        let name = name.min(NAME_MAX).min((columns / 3).max(columns.saturating_sub(text + 1)));
+        let bar = columns.saturating_sub(name + text + 4).min(BAR_MAX);
+        Self { name, bar: if bar < BAR_MIN { 0 } else { bar } }
+    }
 }
 
 impl Screen {
@@ -74,7 +132,14 @@ impl Screen {
             _ => Mode::Lines(vec![Spoken::default(); jobs]),
         };
         let has_colours = io::stdout().is_terminal() && !manner.no_color;
-        Self { out: writer(&mode), mode, has_colours, told: vec![false; jobs], is_quiet: manner.is_quiet }
+        Self {
+            out: writer(&mode),
+            mode,
+            has_colours,
+            told: vec![false; jobs],
+            remarks: vec![Remarks::default(); jobs],
+            is_quiet: manner.is_quiet,
+        }
     }
 
     /// Shows lines of logs, all of them before anything else.
@@ -91,6 +156,7 @@ impl Screen {
 
     /// Shows how far the Jobs are, and the end of those that have just ended.
     pub(crate) fn progress(&mut self, progress: &Progress, now: Instant) -> io::Result<()> {
+        self.remark(progress);
         self.endings(progress, now)?;
         match &mut self.mode {
             Mode::Bars(bars) => bars.draw(progress, now),
@@ -116,6 +182,21 @@ impl Screen {
             Mode::Quiet => {}
         }
         self.out.check()
+    }
+
+    /// What people should know about pods, and what neither logs nor counts say.
+    fn remark(&mut self, progress: &Progress) {
+        // A line has room for the reason; beside a bar it would be cut off.
+        let with_reasons = match self.mode {
+            Mode::Bars(_) => true,
+            Mode::Lines(_) => false,
+            Mode::Json(_) | Mode::Quiet => return,
+        };
+        for (position, job) in progress.jobs().iter().enumerate() {
+            for line in self.remarks[position].news(job, with_reasons) {
+                self.tell_behind_logs(&line);
+            }
+        }
     }
 
     fn endings(&mut self, progress: &Progress, now: Instant) -> io::Result<()> {
@@ -146,6 +227,11 @@ impl Screen {
         if self.out.push(Stream::Stderr, format!("{line}\n").as_bytes()).is_err() {
             tell(line);
         }
+    }
+
+    /// Something that must be told, however little is shown.
+    pub(crate) fn warn(&mut self, line: &str) {
+        self.tell_behind_logs(line);
     }
 
     /// Something that people should know; programs are not told.
@@ -247,12 +333,12 @@ fn counted(job: &JobProgress) -> String {
 impl Bars {
     fn new() -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-        Self { all, shown: Vec::new(), rest: None }
+        Self { all, shown: Vec::new(), rest: None, text_max: 0, layout: Layout::default() }
     }
 
     fn draw(&mut self, progress: &Progress, now: Instant) {
         let has_bar = |bars: &Self, position: usize| bars.shown.iter().any(|(shown, _)| *shown == position);
-        let width = progress.jobs().iter().map(|job| job.view.name.len()).max().unwrap_or_default().min(30);
+        self.lay_out(progress, now);
         for (position, job) in progress.jobs().iter().enumerate() {
             if self.shown.len() >= BARS_MAX {
                 break;
@@ -261,9 +347,9 @@ impl Bars {
                 // Drawn for the first time when it has something to show.
                 let total = job.view.completions.map(u64::from);
                 let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
-                bar.set_style(style(width, total.is_some()));
+                bar.set_style(style(self.layout, total.is_some()));
                 bar.set_prefix(job.view.name.clone());
-                bar.set_message(job.counts(now));
+                bar.set_message(job.brief(now));
                 let bar = self.all.insert(self.shown.len(), bar);
                 self.shown.push((position, bar));
             }
@@ -271,9 +357,24 @@ impl Bars {
         for (position, bar) in &self.shown {
             let job = &progress.jobs()[*position];
             bar.set_position(job.view.succeeded.into());
-            bar.set_message(job.counts(now));
+            bar.set_message(job.brief(now));
         }
         self.draw_rest(progress);
+    }
+
+    /// Texts become longer, and terminals are made smaller.
+    fn lay_out(&mut self, progress: &Progress, now: Instant) {
+        let unfinished = progress.jobs().iter().filter(|job| job.view.outcome.is_none()).take(BARS_MAX);
+        let text = unfinished.map(|job| job.brief(now).len()).max().unwrap_or_default();
+        self.text_max = self.text_max.max(text);
+        let name = progress.jobs().iter().map(|job| job.view.name.len()).max().unwrap_or_default();
+        let layout = Layout::new(columns(), name, self.text_max);
+        if layout != self.layout {
+            self.layout = layout;
+            for (_, bar) in &self.shown {
+                bar.set_style(style(layout, bar.length().is_some()));
+            }
+        }
     }
 
     fn draw_rest(&mut self, progress: &Progress) {
@@ -305,11 +406,18 @@ impl Bars {
     }
 }
 
-fn style(width: usize, has_total: bool) -> ProgressStyle {
-    let template = if has_total {
-        format!("{{prefix:{width}}} [{{bar:24}}] {{wide_msg}}")
+/// The width of the terminal that bars are drawn on.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
+    size.ok().map(|size| size.ws_col.into()).filter(|columns| *columns > 0).unwrap_or(80)
+}
+
+fn style(layout: Layout, has_total: bool) -> ProgressStyle {
+    let Layout { name, bar } = layout;
+    let template = if has_total && bar > 0 {
+        format!("{{prefix:{name}!}} [{{bar:{bar}}}] {{wide_msg}}")
     } else {
-        format!("{{prefix:{width}}} {{wide_msg}}")
+        format!("{{prefix:{name}!}} {{wide_msg}}")
     };
     ProgressStyle::with_template(&template).expect("a template that is right").progress_chars("#>-")
 }
@@ -349,7 +457,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::job_view::JobView;
     use crate::log_lines::LogOrigin;
+    use crate::pod_view::PodObject;
 
     fn piece(lines: &[u8]) -> LogPiece {
         let origin = LogOrigin {
@@ -380,6 +490,41 @@ mod tests {
         json_lines(&piece(b"a \xff\n"), &mut text);
         let value: Value = serde_json::from_slice(&text).unwrap();
         assert_eq!((&value["type"], &value["index"], &value["line"]), (&json!("log"), &json!(0), &json!("a \u{fffd}")));
+    }
+
+    #[test]
+    fn the_bar_gives_way_to_the_text() {
+        let text = "3/10 done, 2 active, 1.5/s, ETA 5s".len();
+        assert_eq!(Layout::new(80, 6, text), Layout { name: 6, bar: 24 });
+        assert_eq!(Layout::new(60, 6, text), Layout { name: 6, bar: 16 });
+        assert_eq!(Layout::new(45, 6, text), Layout { name: 6, bar: 0 });
+        assert_eq!(Layout::new(20, 6, text), Layout { name: 6, bar: 0 });
+        assert_eq!(Layout::new(20, 40, text), Layout { name: 6, bar: 0 });
+        assert_eq!(Layout::new(80, 40, text), Layout { name: 30, bar: 12 });
+    }
+
+    /// The reason for which a pod waits is longer than a line with a bar in it.
+    #[test]
+    fn reasons_and_failures_are_told_once() {
+        let view = JobView { uid: "u".to_owned(), name: "j".to_owned(), ..JobView::default() };
+        let mut progress = Progress::new([view], Instant::now());
+        let pod = |name: &str, status: Value| -> PodObject {
+            let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": true});
+            let metadata = json!({"uid": name, "name": name, "ownerReferences": [owner]});
+            serde_json::from_value(json!({"metadata": metadata, "status": status})).unwrap()
+        };
+        let waits = json!({"phase": "Pending", "containerStatuses": [
+            {"name": "c", "state": {"waiting": {"reason": "CreateContainerConfigError", "message": "no x"}}}]});
+        progress.pod_changed(&pod("j-a", waits));
+        progress
+            .pod_changed(&pod("j-b", json!({"phase": "Failed", "reason": "CommandRequired", "message": "say one"})));
+        let (mut remarks, failed) = (Remarks::default(), "job/j: pod j-b failed: CommandRequired: say one");
+        assert_eq!(remarks.news(&progress.jobs()[0], false), [failed], "a line of progress has the reason");
+        let mut remarks = Remarks::default();
+        let waiting = "job/j: waiting: CreateContainerConfigError: no x";
+        assert_eq!(remarks.news(&progress.jobs()[0], true), [failed, waiting]);
+        assert_eq!(remarks.news(&progress.jobs()[0], true), [""; 0]);
+        assert!(progress.jobs()[0].brief(Instant::now()).ends_with(", waiting"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Watches Jobs and pods and shows what happens, until all Jobs have ended: a whole run, or one Job for `tally logs -f`.
 
+use std::collections::HashSet;
 use std::io;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use super::progress::Progress;
 use super::screen::Screen;
 use crate::job_view::JobView;
 use crate::log_lines::LogPiece;
-use crate::log_stream::{LogStreamer, PIECES_MAX, Wanted};
+use crate::log_stream::{AWAY_MAX, LogStreamer, PIECES_MAX, Wanted, Way};
 use crate::pod_view::PodObject;
 
 /// Progress is shown this often.
@@ -32,6 +33,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 /// After a signal: how long a reader of the output may take nothing before the rest of it is let go.
 pub(crate) const STALL_MAX: Duration = Duration::from_secs(2);
 
+/// How long a server may be away before that is told: watches break off now and then.
+const AWAY_TOLD: Duration = Duration::from_secs(5);
+
 /// A node takes a moment to kill a pod whose grace is over, and to say so.
 const GRACE_MARGIN: Duration = Duration::from_secs(10);
 
@@ -41,6 +45,10 @@ pub(crate) enum Interruption {
     Signal(SignalKind),
     /// Output cannot be written.
     Output(io::Error),
+    /// The server does not answer any more, for this reason.
+    Away(String),
+    /// The server keeps nothing any more, for this reason.
+    Store(String),
 }
 
 type Events<K> = Pin<Box<dyn Stream<Item = watcher::Result<Event<K>>> + Send>>;
@@ -62,12 +70,24 @@ pub(crate) struct Watching {
     missed_the_end: bool,
     pods_listed: bool,
     jobs: Events<Job>,
+    /// Jobs of a list that is being read, by uid.
+    listed: HashSet<String>,
     pods: Events<PodObject>,
     /// What a node says about a pod that it cannot start, where the pod's status does not.
     held_up: Events<CoreEvent>,
     logs: LogStreamer,
     pieces: mpsc::Receiver<LogPiece>,
     tick: Interval,
+    away: Option<Away>,
+}
+
+/// A server that does not answer.
+#[derive(Debug)]
+struct Away {
+    since: Instant,
+    /// What came in place of an answer.
+    why: String,
+    is_told: bool,
 }
 
 impl Watching {
@@ -89,7 +109,11 @@ impl Watching {
             }
             Scope::Job { .. } => stream::pending().boxed(),
         };
-        let (logs, pieces) = LogStreamer::new(client, wanted);
+        let way = match &scope {
+            Scope::Server => Way::InProcess,
+            Scope::Job { .. } => Way::Network,
+        };
+        let (logs, pieces) = LogStreamer::new(client, wanted, way);
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
@@ -100,12 +124,14 @@ impl Watching {
                 Scope::Server => None,
                 Scope::Job { indexes, .. } => indexes,
             },
+            listed: HashSet::new(),
             jobs: watcher(jobs, job_config).default_backoff().boxed(),
             pods: watcher(pods, pod_config).default_backoff().boxed(),
             held_up,
             logs,
             pieces,
             tick,
+            away: None,
         }
     }
 
@@ -118,11 +144,24 @@ impl Watching {
         self.logs.lost_bytes()
     }
 
+    /// How many logs are known not to be complete. Which ones was told.
+    pub(crate) fn incomplete_logs(&self) -> usize {
+        self.logs.incomplete()
+    }
+
     /// Ready when all Jobs have ended and all logs have been shown. Can be dropped and called again.
     pub(crate) async fn run(&mut self, screen: &mut Screen) -> Result<(), Interruption> {
         // What there is to do is shown before any of it is done, however soon that is.
         screen.progress(&self.progress, Instant::now()).map_err(Interruption::Output)?;
         while !self.progress.has_finished() {
+            if let Some(away) = self.away.take_if(|away| away.since.elapsed() > AWAY_MAX) {
+                self.give_up(screen);
+                return Err(Interruption::Away(away.why));
+            }
+            if let Some(away) = self.away.as_mut().filter(|away| !away.is_told && away.since.elapsed() > AWAY_TOLD) {
+                away.is_told = true;
+                screen.warn("note: the server does not answer; it is waited for");
+            }
             self.step(screen).await?;
         }
         self.rest(screen, false).await?;
@@ -151,6 +190,8 @@ impl Watching {
         let mut last_news = Instant::now();
         while !(self.has_seen_all_pods() && self.logs.is_idle() && self.pieces.is_empty()) {
             let patience = match (screen.is_behind(), is_interrupted) {
+                // Those who read the logs have a patience of their own with a server that is away.
+                (false, false) if self.away.is_some() && !self.logs.is_idle() => AWAY_MAX + SILENCE_MAX,
                 (false, _) => SILENCE_MAX,
                 (true, true) => STALL_MAX,
                 (true, false) => Duration::MAX,
@@ -159,10 +200,17 @@ impl Watching {
                 last_news = Instant::now();
             } else if last_news.elapsed() > patience {
                 tracing::warn!("some logs could not be read in time");
+                self.give_up(screen);
                 break;
             }
         }
         screen.progress(&self.progress, Instant::now()).map_err(Interruption::Output)
+    }
+
+    /// Says which logs will not be read any further.
+    fn give_up(&mut self, screen: &mut Screen) {
+        self.logs.give_up();
+        self.logs.take_faults().iter().for_each(|fault| screen.warn(fault));
     }
 
     fn has_seen_all_pods(&self) -> bool {
@@ -198,7 +246,10 @@ impl Watching {
                 }
                 screen.logs(&pieces)
             }
-            () = self.logs.progress(), if !self.logs.is_idle() => Ok(()),
+            () = self.logs.progress(), if !self.logs.is_idle() => {
+                self.logs.take_faults().iter().for_each(|fault| screen.warn(fault));
+                Ok(())
+            }
             _ = self.tick.tick() => {
                 return screen.progress(&self.progress, Instant::now()).map(|()| false).map_err(Interruption::Output);
             }
@@ -208,10 +259,23 @@ impl Watching {
 
     fn job_event(&mut self, event: watcher::Result<Event<Job>>) {
         let now = Instant::now();
+        match &event {
+            // Nobody has been asked yet.
+            Ok(Event::Init) => {}
+            Ok(_) => self.away = None,
+            Err(error) => {
+                self.away.get_or_insert_with(|| Away { since: now, why: error.to_string(), is_told: false });
+            }
+        }
         match event {
-            Ok(Event::Apply(job) | Event::InitApply(job)) => self.progress.job_changed(JobView::of(&job), now),
+            Ok(Event::Apply(job)) => self.progress.job_changed(JobView::of(&job), now),
             Ok(Event::Delete(job)) => self.progress.job_deleted(job.metadata.uid.as_deref().unwrap_or_default(), now),
-            Ok(Event::Init | Event::InitDone) => {}
+            Ok(Event::Init) => self.listed.clear(),
+            Ok(Event::InitApply(job)) => {
+                self.listed.extend(job.metadata.uid.clone());
+                self.progress.job_changed(JobView::of(&job), now);
+            }
+            Ok(Event::InitDone) => self.progress.only_jobs(&self.listed, now),
             Err(error) => tracing::debug!(%error, "the watch of Jobs is interrupted"),
         }
     }

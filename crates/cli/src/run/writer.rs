@@ -108,9 +108,19 @@ impl Writer {
 
     fn failure(&mut self) -> io::Error {
         self.unsent.clear();
-        let first = self.failure.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Asked again, it is still so.
-        first.unwrap_or_else(|| io::ErrorKind::BrokenPipe.into())
+        match &*self.failure.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => same(error),
+            // The thread is gone without a word.
+            None => io::ErrorKind::BrokenPipe.into(),
+        }
+    }
+}
+
+/// The error once more: whoever asks again gets the same answer.
+fn same(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(number) => io::Error::from_raw_os_error(number),
+        None => error.kind().into(),
     }
 }
 
@@ -171,7 +181,9 @@ mod tests {
         let mut writer = Writer::new(|_, _| Err(io::ErrorKind::StorageFull.into()));
         writer.push(Stream::Stdout, b"x").unwrap();
         assert_eq!(writer.drain().await.unwrap_err().kind(), io::ErrorKind::StorageFull);
-        writer.check().unwrap_err();
-        writer.push(Stream::Stdout, b"y").unwrap_err();
+        // However often it is asked.
+        assert_eq!(writer.check().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(writer.push(Stream::Stdout, b"y").unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(writer.drain().await.unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::subject::Subject;
 use crate::cluster::Cluster;
+use crate::failure::plain;
 
 const PAGE: usize = 500;
 /// More of a kind are not read: an answer about ten thousand pods is the same as about five thousand.
@@ -196,7 +197,7 @@ impl<'a> Collector<'a> {
                 Ok(list) => list,
                 // A server without the kind has none of its objects.
                 Err(kube::Error::Api(status)) if status.code == 404 => break,
-                Err(error) => return Listed { items: None, unseen: Some(words(&error)) },
+                Err(error) => return Listed { items: None, unseen: Some(plain(error).to_string()) },
             };
             if let Some(Value::Array(page)) = list.get_mut("items").map(Value::take) {
                 items.extend(page);
@@ -233,13 +234,6 @@ fn note(listed: Listed, unseen: &mut Vec<String>, what: &str) -> Option<Vec<Valu
         }
     }
     listed.items
-}
-
-fn words(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
-    }
 }
 
 /// Pods that do not simply run or succeed; their events say why.

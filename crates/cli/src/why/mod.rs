@@ -14,7 +14,7 @@ use self::collect::Collector;
 use self::subject::Subject;
 use crate::cluster::{Cluster, ClusterFlags};
 use crate::environment::Environment;
-use crate::failure::{Failure, plain};
+use crate::failure::Failure;
 use crate::output::{Format, say};
 
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ async fn explain(options: &Why, environment: &Environment) -> Result<(), Failure
     let collector = Collector::new(&cluster);
     for kind in options.subject.kinds() {
         let found = collector.object(*kind, &options.subject.name).await;
-        let object = found.map_err(|error| unreachable_server(error, &options.subject, &cluster))?;
+        let object = found.map_err(|error| cluster.failure(error, format!("read {}", options.subject)))?;
         if let Some(object) = object {
             let snapshot = collector.surroundings(*kind, object).await;
             return print(&::why::explain(&snapshot), options.output);
@@ -53,17 +53,6 @@ fn print(answer: &::why::Answer, format: Format) -> Result<(), Failure> {
         Format::Text => answer.text(),
         Format::Json => serde_json::to_string_pretty(answer).context("write JSON")? + "\n",
     })
-}
-
-fn unreachable_server(error: kube::Error, subject: &Subject, cluster: &Cluster) -> Failure {
-    match error {
-        kube::Error::Api(status) => Failure::new(anyhow!("{}", status.message).context(format!("read {subject}")))
-            .hint("`kubectl auth whoami` says who you are on that server"),
-        other => Failure::new(plain(other).context(format!("reach {}", cluster.server))).hint(format!(
-            "is the server running? `tally status{}` knows about one on this machine",
-            cluster.data_flag
-        )),
-    }
 }
 
 /// Says what the name may have meant.

@@ -15,7 +15,7 @@ use std::{
 use batch_plan::{
     cronjob::{
         ActiveJob, CronJobView, Draft, Event, Existing, JobView, Next, Observation, Snapshot, Start, TemplateError,
-        decide, observe, questions, with_status,
+        decide, finished, observe, questions, with_status,
     },
     job::Uid,
 };
@@ -312,8 +312,14 @@ impl Syncer {
 
     /// CJ-26.
     async fn replace(&self, cron_job: &CronJobView, entry: &ActiveJob, draft: &mut Draft) -> Result<(), SyncError> {
+        let is_ours = |job: &JobView| job.uid == entry.uid && job.owner.as_ref() == Some(&cron_job.uid);
         match self.job(&cron_job.namespace, &entry.name).await {
-            Ok(Some(job)) if job.uid == entry.uid && job.owner.as_ref() == Some(&cron_job.uid) => {
+            Ok(Some(job)) if is_ours(&job) => {
+                // The watch has yet to show that it has ended: it makes room by itself, and is history (INV-39).
+                if let Some(ending) = job.ending {
+                    finished(draft, &job, ending, &cron_job.spec);
+                    return Ok(());
+                }
                 let deleted = self.delete(cron_job, &job).await;
                 deleted.map_err(|error| SyncError::Replace(entry.name.clone(), error))?;
             }

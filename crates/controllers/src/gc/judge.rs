@@ -1,5 +1,7 @@
 //! Acting on one object: confirm with the server, then delete, detach or release it.
 
+use std::sync::Arc;
+
 use batch_plan::gc::{Kind, Object, OwnerReference, Propagation, Situation, Standing, Uid, Verdict, verdict};
 use batch_types::constants::finalizer;
 use futures_util::{TryStreamExt, stream};
@@ -48,9 +50,32 @@ pub(super) struct Judge {
     client: Client,
     shared: Shared,
     kinds: Kinds,
-    /// What the server said about owners, by uid and namespace. Only what cannot change back is kept: a uid that is
-    /// gone stays gone, and a deletion is never taken back.
-    owners: Mutex<Lru<(Uid, String), Option<Standing>>>,
+    /// What the server said about owners. Only what cannot change back is kept: a uid that is gone stays gone, and a
+    /// deletion is never taken back.
+    owners: Mutex<Lru<Question, Option<Standing>>>,
+}
+
+/// What the server is asked about an owner. An answer is about all of it (PL-91): a reference with the right uid and a
+/// wrong name is dangling, and that says nothing about references with the right one (INV-40).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Question {
+    group: Box<str>,
+    kind: Arc<str>,
+    namespace: Arc<str>,
+    name: Arc<str>,
+    uid: Uid,
+}
+
+impl Question {
+    fn new(dependent: &Object, owner: &OwnerReference) -> Self {
+        Self {
+            group: owner.group().into(),
+            kind: owner.kind.clone(),
+            namespace: dependent.namespace.clone(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        }
+    }
 }
 
 impl Judge {
@@ -103,8 +128,8 @@ impl Judge {
 
     /// How the server says an owner stands. `None` if the question makes no sense.
     async fn ask(&self, dependent: &Object, owner: &OwnerReference) -> Result<Option<Standing>, GcError> {
-        let key = (owner.uid.clone(), dependent.namespace.to_string());
-        if let Some(standing) = *self.owners.lock().get_or_insert_with(&key, || None) {
+        let question = Question::new(dependent, owner);
+        if let Some(standing) = *self.owners.lock().get_or_insert_with(&question, || None) {
             return Ok(Some(standing));
         }
         let Some(kind) = self.kinds.read().get(&(owner.group().to_owned(), owner.kind.to_string())).cloned() else {
@@ -124,7 +149,7 @@ impl Judge {
             }
         };
         if standing != Standing::Solid {
-            *self.owners.lock().get_or_insert_with(&key, || None) = Some(standing);
+            *self.owners.lock().get_or_insert_with(&question, || None) = Some(standing);
         }
         Ok(Some(standing))
     }

@@ -1,10 +1,14 @@
 //! The garbage collector against the real API server on an in-memory store.
 
+use std::collections::HashMap;
+
+use batch_plan::gc::Kind;
+use parking_lot::RwLock;
 use serde_json::{Value, json};
 
-use super::*;
+use super::{projection::Metadata, *};
 use crate::{
-    runtime::Resource,
+    runtime::{Resource, intern::Interner},
     testing::{World, config_map, owned, pod},
 };
 
@@ -123,6 +127,84 @@ async fn an_object_stays_while_one_of_its_owners_does() {
     world.wait(MAPS, "default", "child", |child| owners(child) == ["b"]).await;
     world.delete(MAPS, "default", "b", "Background").await;
     world.wait_gone(MAPS, "default", "child").await;
+}
+
+/// INV-40, PL-91: references to the same uid that go wrong in other ways, judged first, say nothing about the right one. The
+/// graph has not seen the owner yet, as when one watch is behind the other.
+#[tokio::test]
+async fn a_wrong_reference_to_a_living_owner_condemns_only_who_has_it() {
+    let world = World::new().await;
+    let top = world.create(MAPS, "default", config_map("top")).await;
+    let wrongly = |field: &str, value: &str| {
+        let mut other = top.clone();
+        *other.pointer_mut(field).unwrap() = json!(value);
+        other
+    };
+    let references = [
+        ("wrong-name", wrongly("/metadata/name", "absent"), false),
+        ("wrong-kind", wrongly("/kind", "Secret"), false),
+        ("wrong-group", wrongly("/apiVersion", "gone/v1"), false),
+        ("right", top.clone(), true),
+    ];
+    let kinds = ["", "gone"].into_iter().flat_map(|group| ["ConfigMap", "Secret"].map(|name| kind(group, name)));
+    let kinds: HashMap<_, _> = kinds.map(|kind| ((kind.group.clone(), kind.kind.clone()), kind)).collect();
+    let maps = kinds[&(String::new(), "ConfigMap".to_owned())].clone();
+    let (judge, graph) = judge(&world, kinds);
+    for (name, owner, stays) in references {
+        let object = world.create(MAPS, "default", owned(config_map(name), &owner, false)).await;
+        let uid: Uid = object["metadata"]["uid"].as_str().unwrap().into();
+        let seen: Metadata = serde_json::from_value(object).unwrap();
+        graph.lock().apply(projection::object(&mut Interner::default(), &maps, seen.metadata));
+        judge.judge(&uid).await.unwrap();
+        assert_eq!(world.get(MAPS, "default", name).await.is_some(), stays, "{name}");
+    }
+}
+
+fn kind(group: &str, name: &str) -> Arc<Kind> {
+    Arc::new(Kind {
+        group: group.to_owned(),
+        version: "v1".to_owned(),
+        kind: name.to_owned(),
+        plural: format!("{}s", name.to_lowercase()),
+        namespaced: true,
+    })
+}
+
+/// A judge without monitors: its graph knows what it is told.
+fn judge(world: &World, kinds: HashMap<(String, String), Arc<Kind>>) -> (Judge, Arc<Mutex<Graph>>) {
+    let queue = |name| WorkQueue::new(name, RetryPolicy::default(), &world.context.metrics);
+    let graph = Arc::<Mutex<Graph>>::default();
+    let shared = Shared {
+        graph: graph.clone(),
+        judge: queue("judge"),
+        orphan: queue("orphan"),
+        recorder: world.context.recorder.clone(),
+    };
+    (Judge::new(world.context.client.clone(), shared, Arc::new(RwLock::new(kinds))), graph)
+}
+
+/// INV-46, PL-94, PL-98: what a wrong reference was told does not turn a foreground deletion into another one.
+#[tokio::test]
+async fn foreground_deletion_is_what_it_says_also_after_a_wrong_reference() {
+    let world = collecting().await;
+    let top = world.create(MAPS, "default", config_map("top")).await;
+    let mut misnamed = top.clone();
+    misnamed["metadata"]["name"] = json!("absent");
+    world.create(MAPS, "default", owned(config_map("wrong"), &misnamed, false)).await;
+    world.wait_gone(MAPS, "default", "wrong").await;
+
+    let middle = world.create(MAPS, "default", owned(config_map("middle"), &top, true)).await;
+    let mut leaf = owned(config_map("leaf"), &middle, true);
+    leaf["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    world.create(MAPS, "default", leaf).await;
+    world.delete(MAPS, "default", "top", "Foreground").await;
+    let deleting =
+        |object: Option<&Value>| object.is_some_and(|object| object["metadata"]["deletionTimestamp"].is_string());
+    world.wait(MAPS, "default", "leaf", deleting).await;
+    let middle = world.get(MAPS, "default", "middle").await.expect("waits for the leaf");
+    assert_eq!(middle["metadata"]["finalizers"], json!(["foregroundDeletion"]));
+    world.patch(MAPS, "default", "leaf", json!({"metadata": {"finalizers": null}})).await;
+    world.wait_gone(MAPS, "default", "top").await;
 }
 
 /// PL-92: a namesake of the owner is not the owner.

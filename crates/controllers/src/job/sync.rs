@@ -21,7 +21,7 @@ use super::{
     calls::{ClaimError, PodCalls, name_of, namespace_of, text_of},
     shared::{Beginning, Shared, uid_of},
 };
-use crate::runtime::{EventType, ObjectRef, Progress, Recorder, Resource, requests};
+use crate::runtime::{EventType, ObjectRef, Progress, Recorder, Resource, alarms::CLOCK_CHECK, requests};
 
 /// So many status writes in a row that meet another writer are no accident.
 const CONFLICTS_SUSPICIOUS: u32 = 4;
@@ -143,7 +143,9 @@ impl Syncer {
         tracing::debug!(namespace = namespace_of(job), job = name_of(job), ?elapsed, "Finished syncing job");
         outcome.map(|wake_after| {
             if let Some(wake_after) = wake_after.filter(|_| !self.shared.knows_namesake(job)) {
-                self.shared.jobs.add_after(uid.clone(), wake_after);
+                // Deadlines and delays end by the wall clock, which may be set, or go on while the machine sleeps; timers
+                // know nothing of that (INV-26, P-11). To look once too often costs no call (INV-29).
+                self.shared.jobs.add_after(uid.clone(), wake_after.min(CLOCK_CHECK));
             }
         })
     }
@@ -361,4 +363,114 @@ struct Written {
 #[serde(rename_all = "camelCase")]
 struct WrittenMetadata {
     resource_version: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+    use batch_plan::job::Settings;
+    use jiff::{SignedDuration, Timestamp};
+    use kube::{Client, client::Body};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        job::{RETRY, WatchedPod},
+        runtime::{Change, ControllerContext, Environment, Metrics, Reflector, Shutdown, Source, WorkQueue},
+    };
+
+    const START: Timestamp = Timestamp::constant(1_767_607_200, 0);
+
+    /// A Job whose pod runs, by a clock that stands still and can be set. Every call is counted and refused.
+    struct Scene {
+        syncer: Syncer,
+        clock: Arc<AtomicI64>,
+        calls: Arc<AtomicUsize>,
+    }
+
+    impl Scene {
+        fn new(spec: &Value) -> Self {
+            let (clock, calls) = (Arc::new(AtomicI64::new(0)), Arc::new(AtomicUsize::new(0)));
+            let (shown, counted) = (clock.clone(), calls.clone());
+            let now = move || START + SignedDuration::from_secs(shown.load(Ordering::Relaxed));
+            let service = tower::service_fn(move |_: http::Request<Body>| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                async { Err::<http::Response<Body>, _>("refused") }
+            });
+            let (client, metrics) = (Client::new(service, "default"), Metrics::new());
+            let environment = Environment::new(now, || 0);
+            let (context, _) =
+                ControllerContext::new(client.clone(), metrics.clone(), environment.clone(), Shutdown::new());
+            let queues = (WorkQueue::new("job", RETRY, &metrics), WorkQueue::new("job_orphan_pod", RETRY, &metrics));
+            let shared = Shared::new(Settings::default(), environment, &metrics, queues.0, queues.1);
+            shared.job_changed(Change::Synced);
+            shared.job_changed(Change::Applied(job(spec)));
+            shared.pod_changed(Change::Applied(pod()));
+            let pods_seen = Reflector::<WatchedPod>::new(&context, Source::all(Resource::PODS)).progress();
+            let pods = PodCalls { client, at_once: 1 };
+            Self { syncer: Syncer::new(pods, context.recorder, shared.into(), pods_seen), clock, calls }
+        }
+
+        /// Syncs the Job as a worker does when it is queued within this time; the answer is whether it was.
+        async fn syncs_within(&self, time: Duration) -> bool {
+            let jobs = &self.syncer.shared.jobs;
+            let Ok(work) = tokio::time::timeout(time, jobs.next()).await else { return false };
+            let work = work.unwrap();
+            let outcome = self.syncer.sync(work.key()).await;
+            work.finish(&outcome);
+            true
+        }
+
+        fn calls(&self) -> usize {
+            self.calls.load(Ordering::Relaxed)
+        }
+    }
+
+    fn job(spec: &Value) -> Job {
+        let mut job = json!({
+            "metadata": {"name": "a", "namespace": "default", "uid": "j", "generation": 1, "resourceVersion": "10",
+                         "creationTimestamp": "2026-01-05T10:00:01Z"},
+            "spec": {"parallelism": 1, "completions": 1, "selector": {"matchLabels": {"job": "a"}}, "template": {}},
+            "status": {"startTime": "2026-01-05T10:00:01Z", "active": 1, "ready": 0, "terminating": 0,
+                       "uncountedTerminatedPods": {}},
+        });
+        job["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        serde_json::from_value(job).unwrap()
+    }
+
+    fn pod() -> WatchedPod {
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "j", "controller": true});
+        let pod = json!({
+            "metadata": {"name": "a-x", "namespace": "default", "uid": "p", "resourceVersion": "11",
+                         "labels": {"job": "a"}, "ownerReferences": [owner],
+                         "finalizers": ["batch.kubernetes.io/job-tracking"]},
+            "status": {"phase": "Running"},
+        });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    /// INV-26, P-11: the machine slept through the deadline, or its clock was set. INV-29: until then nothing is called.
+    #[tokio::test(start_paused = true)]
+    async fn a_deadline_follows_a_clock_that_is_set() {
+        let scene = Scene::new(&json!({"activeDeadlineSeconds": 3600}));
+        assert!(scene.syncs_within(Duration::ZERO).await, "it is new");
+        for seconds in [30, 60, 90] {
+            scene.clock.store(seconds, Ordering::Relaxed);
+            assert!(scene.syncs_within(CLOCK_CHECK).await, "{seconds}");
+            assert_eq!(scene.calls(), 0, "{seconds}");
+        }
+        scene.clock.store(3601, Ordering::Relaxed);
+        assert!(scene.syncs_within(CLOCK_CHECK).await);
+        assert_ne!(scene.calls(), 0, "the Job is over");
+    }
+
+    /// INV-29: a Job without anything to wait for is left in peace.
+    #[tokio::test(start_paused = true)]
+    async fn a_job_without_a_deadline_is_not_looked_at_for_nothing() {
+        let scene = Scene::new(&json!({}));
+        assert!(scene.syncs_within(Duration::ZERO).await, "it is new");
+        assert!(!scene.syncs_within(Duration::from_secs(24 * 60 * 60)).await);
+        assert_eq!(scene.calls(), 0);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::history::HistorySink;
@@ -31,16 +31,29 @@ pub struct Options {
 pub struct Capacity {
     pub cpu_millis: i64,
     pub memory_bytes: i64,
+    pub ephemeral_storage_bytes: i64,
     pub pods: i64,
 }
 
 impl Capacity {
-    /// What this machine has. The number of pods is a thousand, not a kubelet's 110: processes are cheaper than
-    /// containers.
-    pub fn of_machine() -> Self {
+    /// What this machine has, and the file system of `directory`, where volumes and logs are. The number of pods is a
+    /// thousand, not a kubelet's 110: processes are cheaper than containers.
+    pub fn of_machine(directory: &Path) -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Self { cpu_millis: i64::try_from(cpus).unwrap_or(1) * 1000, memory_bytes: memory_total(), pods: 1000 }
+        Self {
+            cpu_millis: i64::try_from(cpus).unwrap_or(1) * 1000,
+            memory_bytes: memory_total(),
+            ephemeral_storage_bytes: storage_total(directory),
+            pods: 1000,
+        }
     }
+}
+
+/// The size of a directory's file system. The directory need not be there yet; what is made has the file system of what
+/// it is made in.
+fn storage_total(directory: &Path) -> i64 {
+    let nearest = directory.ancestors().chain([Path::new(".")]).find_map(|path| rustix::fs::statvfs(path).ok());
+    nearest.map_or(0, |found| i64::try_from(found.f_blocks.saturating_mul(found.f_frsize)).unwrap_or(i64::MAX))
 }
 
 fn memory_total() -> i64 {
@@ -56,13 +69,27 @@ impl Options {
         let program = std::env::current_exe()?;
         Ok(Self {
             name: name.to_owned(),
+            capacity: Capacity::of_machine(&directory),
             directory,
             nursery_command: vec![program.into(), crate::nursery::SUBCOMMAND.into()],
             address: IpAddr::from([127, 0, 0, 1]),
             environment: Vec::new(),
-            capacity: Capacity::of_machine(),
             log: Bounds::default(),
             history: None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_to_be_made_has_the_storage_of_the_one_around_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let whole = storage_total(directory.path());
+        assert!(whole > 0);
+        assert_eq!(storage_total(&directory.path().join("data/node")), whole);
+        assert!(storage_total(Path::new("not-there")) > 0, "also below the working directory");
     }
 }

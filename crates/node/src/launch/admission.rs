@@ -1,5 +1,7 @@
 //! Pods that this node cannot run are refused when they arrive, with a reason that says what to do (PL-22).
 
+use k8s_openapi::api::core::v1::ResourceRequirements;
+
 use super::downward::PodFacts;
 use crate::nursery::protocol::Abilities;
 use crate::pod::{Container, PodSpec};
@@ -41,15 +43,21 @@ pub(crate) fn check(spec: &PodSpec, abilities: Abilities) -> Result<(), Rejectio
 
 /// What a pod asks for and runs without, if anything. Limits of memory are always enforced, by whatever means there are.
 pub(crate) fn unenforced(spec: &PodSpec, abilities: Abilities) -> Option<String> {
-    let limited = |container: &&Container| {
-        let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
+    let is_limited = |resources: &Option<Box<ResourceRequirements>>| {
+        let limits = resources.as_ref().and_then(|resources| resources.limits.as_ref());
         limits.is_some_and(|limits| limits.contains_key("cpu"))
     };
-    let container = spec.init_containers.iter().chain(&spec.containers).find(limited).filter(|_| !abilities.limits)?;
+    if abilities.limits {
+        return None;
+    }
+    let container = spec.init_containers.iter().chain(&spec.containers).find(|it| is_limited(&it.resources));
+    let whose = match container {
+        Some(container) => format!("container \"{}\"", container.name),
+        None if is_limited(&spec.resources) => "the pod".to_owned(),
+        None => return None,
+    };
     Some(format!(
-        "container \"{}\" has a limit of cpu, which this node cannot enforce; see its condition \
-         tally.dev/ResourceLimits",
-        container.name
+        "{whose} has a limit of cpu, which this node cannot enforce; see its condition tally.dev/ResourceLimits"
     ))
 }
 
@@ -133,6 +141,9 @@ mod tests {
         let said = |spec: Value, abilities| unenforced(&serde_json::from_value(spec).unwrap(), abilities).is_some();
         assert!(said(json!({"containers": [limited]}), Abilities::default()));
         assert!(said(json!({"initContainers": [limited], "containers": [{"name": "d"}]}), Abilities::default()));
+        let whole = json!({"resources": {"limits": {"cpu": "1"}}, "containers": [watched]});
+        assert!(said(whole.clone(), Abilities::default()));
+        assert!(!said(whole, ALL));
         assert!(!said(json!({"containers": [limited]}), ALL));
         assert!(!said(json!({"containers": [watched]}), Abilities::default()));
         assert!(!said(json!({"containers": [{"name": "c"}]}), Abilities::default()));

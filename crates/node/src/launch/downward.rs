@@ -107,6 +107,7 @@ fn go_quote(text: &str) -> String {
 pub(crate) struct Allocatable {
     pub(crate) cpu_millis: i64,
     pub(crate) memory_bytes: i64,
+    pub(crate) ephemeral_storage_bytes: i64,
 }
 
 /// The value of a resource of a container, in units of its divisor, rounded up.
@@ -135,6 +136,7 @@ pub(crate) fn resource(
     let most = || match name {
         "cpu" => Some(Quantity::from_milli(allocatable.cpu_millis, api_schema::Format::DecimalSI)),
         "memory" => Some(Quantity::new(allocatable.memory_bytes, api_schema::Format::BinarySI)),
+        "ephemeral-storage" => Some(Quantity::new(allocatable.ephemeral_storage_bytes, api_schema::Format::BinarySI)),
         _ => None,
     };
     let quantity = match kind {
@@ -203,7 +205,7 @@ mod tests {
             serde_json::from_value(json!({"name": "c", "resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}}}))
                 .unwrap();
         let spec = PodSpec { containers: vec![container.clone()], ..PodSpec::default() };
-        let allocatable = Allocatable { cpu_millis: 2000, memory_bytes: 4096 };
+        let allocatable = Allocatable { cpu_millis: 2000, memory_bytes: 4096, ephemeral_storage_bytes: 8193 };
         let bare = Container::default();
         for (own, resource_name, divisor, value) in [
             (&container, "limits.cpu", None, "2"),
@@ -213,6 +215,8 @@ mod tests {
             (&container, "requests.cpu", None, "0"),
             (&bare, "limits.cpu", None, "2"),
             (&bare, "limits.memory", None, "4096"),
+            (&bare, "limits.ephemeral-storage", Some("1Ki"), "9"),
+            (&bare, "requests.ephemeral-storage", None, "0"),
         ] {
             let selector = ResourceFieldSelector {
                 resource: resource_name.to_owned(),

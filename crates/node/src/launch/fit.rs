@@ -18,6 +18,7 @@ use crate::pod::{PodSpec, RestartPolicy};
 pub(crate) struct Requests {
     cpu_millis: i64,
     memory_bytes: i64,
+    ephemeral_storage_bytes: i64,
 }
 
 impl Requests {
@@ -43,6 +44,8 @@ impl Requests {
         let requests = Self {
             cpu_millis: chosen(whole.cpu_millis, parts.cpu_millis),
             memory_bytes: chosen(whole.memory_bytes, parts.memory_bytes),
+            // There is none of the pod as a whole.
+            ephemeral_storage_bytes: parts.ephemeral_storage_bytes,
         };
         requests.plus(Self::of_lists([spec.overhead.as_ref(), None]))
     }
@@ -61,6 +64,7 @@ impl Requests {
         Self {
             cpu_millis: get("cpu").map_or(0, |amount| amount.milli_value()),
             memory_bytes: get("memory").map_or(0, |amount| amount.value()),
+            ephemeral_storage_bytes: get("ephemeral-storage").map_or(0, |amount| amount.value()),
         }
     }
 
@@ -68,6 +72,7 @@ impl Requests {
         Self {
             cpu_millis: self.cpu_millis.saturating_add(other.cpu_millis),
             memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+            ephemeral_storage_bytes: self.ephemeral_storage_bytes.saturating_add(other.ephemeral_storage_bytes),
         }
     }
 
@@ -75,6 +80,7 @@ impl Requests {
         Self {
             cpu_millis: self.cpu_millis.max(other.cpu_millis),
             memory_bytes: self.memory_bytes.max(other.memory_bytes),
+            ephemeral_storage_bytes: self.ephemeral_storage_bytes.max(other.ephemeral_storage_bytes),
         }
     }
 }
@@ -110,7 +116,10 @@ pub(crate) fn check_room(wanted: Requests, usage: Usage, capacity: Capacity) -> 
     check("OutOfcpu", "cpu", wanted.cpu_millis, used.cpu_millis, capacity.cpu_millis)?;
     // The Node says what it has in KiB.
     let memory = capacity.memory_bytes / 1024 * 1024;
-    check("OutOfmemory", "memory", wanted.memory_bytes, used.memory_bytes, memory)
+    check("OutOfmemory", "memory", wanted.memory_bytes, used.memory_bytes, memory)?;
+    let (wanted, used) = (wanted.ephemeral_storage_bytes, used.ephemeral_storage_bytes);
+    let storage = capacity.ephemeral_storage_bytes / 1024 * 1024;
+    check("OutOfephemeral-storage", "ephemeral-storage", wanted, used, storage)
 }
 
 /// Does it depend on the labels or the name of the node whether the pod wants to be here?
@@ -172,7 +181,7 @@ mod tests {
     use super::*;
 
     fn requests(spec: Value) -> (i64, i64) {
-        let Requests { cpu_millis, memory_bytes } = Requests::of(&serde_json::from_value(spec).unwrap());
+        let Requests { cpu_millis, memory_bytes, .. } = Requests::of(&serde_json::from_value(spec).unwrap());
         (cpu_millis, memory_bytes)
     }
 
@@ -199,8 +208,9 @@ mod tests {
 
     #[test]
     fn a_pod_must_fit_what_is_left() {
-        let capacity = Capacity { cpu_millis: 2000, memory_bytes: 4096 + 1000, pods: 2 };
-        let wants = |cpu_millis, memory_bytes| Requests { cpu_millis, memory_bytes };
+        let capacity =
+            Capacity { cpu_millis: 2000, memory_bytes: 4096 + 1000, ephemeral_storage_bytes: 2048 + 1000, pods: 2 };
+        let wants = |cpu_millis, memory_bytes| Requests { cpu_millis, memory_bytes, ephemeral_storage_bytes: 0 };
         let check = |wanted, used: &[Requests]| {
             let refused = check_room(wanted, used.iter().copied().collect(), capacity).err()?;
             Some((refused.reason, refused.text))
@@ -210,6 +220,13 @@ mod tests {
         assert_eq!(check(wants(1501, 9000), &[wants(500, 0)]), Some(("OutOfcpu", text.to_owned())));
         let text = "Node didn't have enough resource: memory, requested: 97, used: 4000, capacity: 4096";
         assert_eq!(check(wants(1500, 97), &[wants(500, 4000)]), Some(("OutOfmemory", text.to_owned())));
+        let stores = |text: &str| {
+            let spec = json!({"containers": [{"resources": {"limits": {"ephemeral-storage": text}}}]});
+            Requests::of(&serde_json::from_value(spec).unwrap())
+        };
+        assert_eq!(check(stores("1Ki"), &[stores("1Ki")]), None);
+        let text = "Node didn't have enough resource: ephemeral-storage, requested: 1025, used: 1024, capacity: 2048";
+        assert_eq!(check(stores("1025"), &[stores("1Ki")]), Some(("OutOfephemeral-storage", text.to_owned())));
         assert_eq!(check(wants(0, 0), &[wants(9000, 9000)]), None, "nothing fits into an overfull node too");
         let text = "Node didn't have enough resource: pods, requested: 1, used: 2, capacity: 2";
         assert_eq!(check(wants(0, 0), &[wants(0, 0); 2]), Some(("OutOfpods", text.to_owned())));

@@ -107,7 +107,7 @@ fn finish(inputs: Inputs<'_>, mut environment: Environment) -> Result<Launch, St
         hostname: environment::hostname(spec, &facts.name),
         mounts,
         termination_message,
-        limits: limits(container),
+        limits: limits(spec, container),
         environment: environment.into_variables(),
     })
 }
@@ -222,9 +222,14 @@ fn message_file(inputs: Inputs<'_>, command: &[String], mounts: &mut Vec<Mount>)
     Ok(Some(file))
 }
 
-fn limits(container: &Container) -> Limits {
-    let limits = container.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-    let get = |name: &str| limits.and_then(|limits| Quantity::parse(&limits.get(name)?.0).ok());
+/// Those of the container; where it has none, those of the pod as a whole, of which no container may use more either.
+fn limits(spec: &PodSpec, container: &Container) -> Limits {
+    let resources = [container.resources.as_deref(), spec.resources.as_deref()];
+    let lists = resources.map(|resources| resources.and_then(|resources| resources.limits.as_ref()));
+    let get = |name: &str| {
+        let text = lists.iter().flatten().find_map(|limits| limits.get(name))?;
+        Quantity::parse(&text.0).ok()
+    };
     Limits {
         memory_bytes: get("memory").and_then(|amount| u64::try_from(amount.value()).ok()).filter(|bytes| *bytes > 0),
         cpu_millis: get("cpu").and_then(|amount| u64::try_from(amount.milli_value()).ok()).filter(|it| *it > 0),
@@ -274,6 +279,22 @@ mod tests {
         };
         assert_eq!(groups(Abilities { users: true, ..Abilities::default() }), [3000, 2000]);
         assert_eq!(groups(Abilities::default()), [0_u32; 0]);
+    }
+
+    #[test]
+    fn a_container_without_limits_has_those_of_its_pod() {
+        let spec: PodSpec = serde_json::from_value(json!({
+            "resources": {"limits": {"cpu": "2", "memory": "1Gi"}},
+            "containers": [{"resources": {"limits": {"cpu": "500m"}}}, {"resources": {"requests": {"cpu": "1"}}}],
+        }))
+        .unwrap();
+        let of = |spec: &PodSpec, index: usize| {
+            let Limits { cpu_millis, memory_bytes, .. } = limits(spec, &spec.containers[index]);
+            (cpu_millis, memory_bytes)
+        };
+        assert_eq!(of(&spec, 0), (Some(500), Some(1 << 30)));
+        assert_eq!(of(&spec, 1), (Some(2000), Some(1 << 30)));
+        assert_eq!(of(&PodSpec { resources: None, ..spec }, 1), (None, None));
     }
 
     #[test]

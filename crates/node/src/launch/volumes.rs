@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{
@@ -155,27 +155,35 @@ fn set_access(path: &Path, mode: u32, group: Option<(u32, u32)>) -> io::Result<(
     fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
+/// Makes what is missing and may be made, and checks what is there (PL-119). Without a type anything will do, and a
+/// directory is made for want of it, as by the container runtimes below a kubelet. Texts are those of its
+/// `checkTypeInternal`.
 fn check_host_path(source: &HostPathVolumeSource) -> Result<(), String> {
+    use std::os::unix::fs::FileTypeExt as _;
     let path = Path::new(&source.path);
     let kind = source.type_.as_deref().unwrap_or_default();
-    let created = match kind {
-        "DirectoryOrCreate" if !path.exists() => fs::create_dir_all(path),
+    let made = match kind {
+        "" | "DirectoryOrCreate" if !path.exists() => make_host_directory(path),
         "FileOrCreate" if !path.exists() => fs::File::create_new(path).map(drop),
         _ => Ok(()),
     };
-    created.map_err(|error| format!("hostPath {}: {error}", source.path))?;
-    let found = fs::metadata(path).map_err(|error| format!("hostPath {}: {error}", source.path))?;
-    use std::os::unix::fs::FileTypeExt as _;
-    let file_type = found.file_type();
-    let fits = match kind {
-        "Directory" | "DirectoryOrCreate" => found.is_dir(),
-        "File" | "FileOrCreate" => found.is_file(),
-        "Socket" => file_type.is_socket(),
-        "CharDevice" => file_type.is_char_device(),
-        "BlockDevice" => file_type.is_block_device(),
-        _ => true,
+    made.map_err(|error| format!("hostPath {}: {error}", source.path))?;
+    // What is missing is of no kind.
+    let found = fs::metadata(path).map(|found| found.file_type()).ok();
+    let is = |fits: fn(&fs::FileType) -> bool| found.as_ref().is_some_and(fits);
+    let (fits, wanted) = match kind {
+        "Directory" | "DirectoryOrCreate" => (is(fs::FileType::is_dir), "directory"),
+        "File" | "FileOrCreate" => (is(fs::FileType::is_file), "file"),
+        "Socket" => (is(|it| it.is_socket()), "socket file"),
+        "CharDevice" => (is(|it| it.is_char_device()), "character device"),
+        "BlockDevice" => (is(|it| it.is_block_device()), "block device"),
+        _ => return Ok(()),
     };
-    if fits { Ok(()) } else { Err(format!("hostPath type check failed: {} is not a {kind}", source.path)) }
+    if fits { Ok(()) } else { Err(format!("hostPath type check failed: {} is not a {wanted}", source.path)) }
+}
+
+fn make_host_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
 #[derive(Clone, Copy)]
@@ -447,13 +455,36 @@ mod tests {
         let check = |name: &str, kind: &str| {
             check_host_path(&HostPathVolumeSource { path: path(name), type_: Some(kind.to_owned()) })
         };
-        assert!(check("d", "Directory").is_err());
+        let refused =
+            |name: &str, wanted: &str| Err(format!("hostPath type check failed: {} is not a {wanted}", path(name)));
+        for (kind, wanted) in [
+            ("Directory", "directory"),
+            ("File", "file"),
+            ("Socket", "socket file"),
+            ("CharDevice", "character device"),
+            ("BlockDevice", "block device"),
+        ] {
+            assert_eq!(check("none", kind), refused("none", wanted), "PL-119");
+        }
         assert_eq!(check("d", "DirectoryOrCreate"), Ok(()));
         assert_eq!(check("d", "Directory"), Ok(()));
-        assert!(check("d", "File").is_err());
+        assert_eq!(check("d", "File"), refused("d", "file"));
         assert_eq!(check("f", "FileOrCreate"), Ok(()));
         assert_eq!(check("f", ""), Ok(()));
-        assert!(check("f", "Socket").is_err());
+        assert_eq!(check("f", "Directory"), refused("f", "directory"));
+        assert_eq!(check("f", "Socket"), refused("f", "socket file"));
+    }
+
+    #[test]
+    fn a_host_path_without_a_type_is_made_if_it_is_missing() {
+        let directory = TempDir::new().unwrap();
+        let own = directory.path().join("a/b");
+        for type_ in [None, Some(String::new())] {
+            assert_eq!(check_host_path(&HostPathVolumeSource { path: own.display().to_string(), type_ }), Ok(()));
+            let mode = fs::metadata(&own).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777 & !0o755, 0, "others may not write, whatever the umask");
+            fs::remove_dir(&own).unwrap();
+        }
     }
 
     #[test]

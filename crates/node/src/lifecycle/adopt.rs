@@ -66,6 +66,7 @@ impl PodLifecycle {
             containers,
             preparation,
             stage,
+            is_sandbox_lost: false,
             phase: pod.status.phase,
             reason: observed.reason,
             message: observed.message,
@@ -91,14 +92,12 @@ impl PodLifecycle {
 }
 
 fn containers(pod: &Pod, records: &[Record], now: Moment) -> Vec<Container> {
-    let waiting = match pod.spec.init_containers.is_empty() {
-        true => "ContainerCreating",
-        false => "PodInitializing",
-    };
+    let waiting = pod.spec.first_waiting_reason();
     let init = pod.spec.init_containers.iter().map(|spec| (Kind::of_init(spec), spec));
     let regular = pod.spec.containers.iter().map(|spec| (Kind::Regular, spec));
     let statuses = pod.status.init_container_statuses.iter().chain(&pod.status.container_statuses);
-    init.chain(regular)
+    let mut containers: Vec<Container> = init
+        .chain(regular)
         .map(|(kind, spec)| {
             let mut container = Container::new(kind, waiting);
             let status = statuses.clone().find(|status| status.name == spec.name);
@@ -112,16 +111,40 @@ fn containers(pod: &Pod, records: &[Record], now: Moment) -> Vec<Container> {
                 found(&mut container, spec, status, record, now);
             }
             if !is_known {
-                lose(&mut container);
+                lose(&mut container, now);
             }
             if let Some(exit) = container.newest_exit() {
-                container.restartable =
-                    kind == Kind::Sidecar || restart::restarts_after_exit(spec, pod.spec.restart_policy, exit.code);
+                container.restartable = restart::restarts(kind, spec, pod.spec.restart_policy, exit.code);
                 container.ended_at = now.elapsed;
             }
             container
         })
-        .collect()
+        .collect();
+    if pod.spec.restart_policy != pod::RestartPolicy::Never && !pod.status.phase.is_terminal() {
+        tell_past(&mut containers, records, waiting);
+    }
+    containers
+}
+
+/// Whoever was not seen to end ended with the sandbox, and so did all that had ended by then. If no regular container
+/// was started since, the pod begins anew, or goes on with that (PL-28).
+fn tell_past(containers: &mut [Container], records: &[Record], waiting: &'static str) {
+    let known = records.iter().filter_map(|record| record.exit.as_ref());
+    let noticed = containers.iter().filter_map(Container::newest_exit).chain(known).filter(|exit| exit.is_lost());
+    let Some(lost_at) = noticed.filter_map(|exit| exit.finished_at).max() else { return };
+    let is_past = |container: &Container| {
+        let ended = container.newest_exit().and_then(|exit| exit.finished_at);
+        ended.is_some_and(|ended| ended <= lost_at)
+    };
+    let mut regular = containers.iter().filter(|container| container.kind == Kind::Regular);
+    let has_run_since =
+        regular.clone().any(|container| container.is_live() || (!container.never_ran() && !is_past(container)));
+    if has_run_since || regular.all(Container::is_over) {
+        return;
+    }
+    for container in containers.iter_mut().filter(|container| is_past(container)) {
+        container.begin_anew(waiting);
+    }
 }
 
 /// What the API was told before.
@@ -131,6 +154,7 @@ fn restore(container: &mut Container, status: &api::ContainerStatus) {
     container.last = exit(&status.last_state).map(Box::new);
     if let Some(exit) = exit(&status.state) {
         container.state = State::Terminated(exit);
+        container.keep_done();
     } else if let Some(running) = status.state.as_ref().and_then(|state| state.running.as_ref()) {
         let since = running.started_at.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
         container.state = State::Running { since };
@@ -148,6 +172,12 @@ fn found(
     let is_known_end = matches!(container.state, State::Terminated(_)) && record.attempt <= container.attempt;
     let is_older = record.attempt < container.attempt;
     if is_older || is_known_end {
+        if let (State::Terminated(known), Some(exit)) = (&mut container.state, &record.exit)
+            && !is_older
+        {
+            // The API's times are whole seconds.
+            (known.started_at, known.finished_at) = (exit.started_at, exit.finished_at);
+        }
         return;
     }
     match (record.exit.as_ref().filter(|_| !is(Mutation::H08)), record.started_at) {
@@ -169,11 +199,10 @@ fn found(
     }
 }
 
-/// Said to run, and the machine knows nothing of it.
-fn lose(container: &mut Container) {
-    if container.is_running() {
-        container.attempt += 1;
-        container.set_terminated(Exit::lost());
+/// Said to run, and the machine knows nothing of it. If it is started again, that is what counts as a restart (PL-29).
+fn lose(container: &mut Container, now: Moment) {
+    if let State::Running { since } = container.state {
+        container.set_terminated(Exit::unseen(Some(since), now.wall));
     }
 }
 

@@ -14,7 +14,7 @@ use crate::pod;
 pub(crate) const START_ERROR_CODE: i32 = 128;
 /// The code of containers whose end nobody saw (PL-16).
 const LOST_CODE: i32 = 137;
-pub(crate) const LOST_REASON: &str = "ContainerStatusUnknown";
+const LOST_REASON: &str = "ContainerStatusUnknown";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -66,7 +66,7 @@ impl Exit {
         }
     }
 
-    /// Nobody saw how the container ended, or it never began (PL-16).
+    /// The container never began, or nothing is known of it (PL-16).
     pub fn lost() -> Self {
         Self {
             code: LOST_CODE,
@@ -76,6 +76,17 @@ impl Exit {
             finished_at: None,
             has_instance: false,
         }
+    }
+
+    /// Nobody saw how the container ended; that it had was noticed then. One that had started keeps its id, by which its
+    /// log is found (PL-124).
+    pub fn unseen(started_at: Option<Timestamp>, noticed_at: Timestamp) -> Self {
+        let has_instance = started_at.is_some();
+        Self { started_at, finished_at: Some(noticed_at), has_instance, ..Self::lost() }
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.reason == LOST_REASON
     }
 }
 
@@ -93,6 +104,11 @@ pub(crate) struct Container {
     pub(crate) ended_at: Duration,
     /// The rules want this terminated container started again.
     pub(crate) restartable: bool,
+    /// What it did, it did in a sandbox that was lost; in the present one it has not run (PL-28).
+    pub(crate) is_of_past: bool,
+    /// The last end, and its attempt, of an init container that was done once. The API does not let it leave that end
+    /// (AS-176), so if it runs again this is shown until there is another.
+    pub(crate) done_before: Option<Box<(Exit, u32)>>,
     /// No start before this moment.
     pub(crate) not_before: Option<Duration>,
     /// Starts in a row that failed for want of configuration.
@@ -114,6 +130,8 @@ impl Container {
             starting: None,
             ended_at: Duration::ZERO,
             restartable: false,
+            is_of_past: false,
+            done_before: None,
             not_before: None,
             config_failures: 0,
             post_start_pending: false,
@@ -144,6 +162,22 @@ impl Container {
     /// "waiting" of PL-5: not running and never ran.
     pub(crate) fn never_ran(&self) -> bool {
         matches!(self.state, State::Waiting { .. }) && self.last.is_none()
+    }
+
+    /// Has it run in the sandbox that the pod has now?
+    pub(crate) fn has_run_here(&self) -> bool {
+        !self.never_ran() && !self.is_of_past
+    }
+
+    /// Is it to be started as soon as its turn and its back-off allow?
+    pub(crate) fn is_wanted(&self) -> bool {
+        let begins_anew = self.is_of_past && matches!(self.state, State::Waiting { .. });
+        !self.is_live() && (begins_anew || self.restartable || self.newest_exit().is_none())
+    }
+
+    /// Nothing of it runs, and nothing of it will.
+    pub(crate) fn is_over(&self) -> bool {
+        self.starting.is_none() && self.newest_exit().is_some() && !self.restartable
     }
 
     pub(crate) fn next_attempt(&self) -> u32 {
@@ -179,12 +213,29 @@ impl Container {
         self.state = State::Waiting { reason, message };
     }
 
+    /// The sandbox in which it ended was lost. It is started again when its turn comes, unless it is a regular container
+    /// that is done (PL-28).
+    pub(crate) fn begin_anew(&mut self, waiting_reason: &'static str) {
+        self.is_of_past = true;
+        self.keep_done();
+        if self.kind != Kind::Regular || !self.is_over() {
+            self.set_waiting(waiting_reason, None);
+        }
+    }
+
+    /// Remembers the end of an init container that was done, before it is started again.
+    pub(crate) fn keep_done(&mut self) {
+        let done = self.newest_exit().filter(|exit| exit.code == 0 && self.kind == Kind::Init).cloned();
+        self.done_before = done.map(|exit| Box::new((exit, self.attempt))).or_else(|| self.done_before.take());
+    }
+
     pub(crate) fn set_running(&mut self, attempt: u32, since: Timestamp) {
         if let State::Terminated(exit) = &self.state {
             self.last = Some(Box::new(exit.clone()));
         }
         self.attempt = attempt;
         self.starting = None;
+        self.is_of_past = false;
         self.not_before = None;
         self.config_failures = 0;
         self.state = State::Running { since };
@@ -195,8 +246,12 @@ impl Container {
             self.last = Some(Box::new(previous.clone()));
         }
         self.starting = None;
+        self.is_of_past = false;
         self.post_start_pending = false;
         self.stop = None;
+        if let Some(done) = &mut self.done_before {
+            **done = (exit.clone(), self.attempt);
+        }
         self.state = State::Terminated(exit);
     }
 }

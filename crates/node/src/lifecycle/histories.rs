@@ -36,6 +36,10 @@ enum Step {
     Reported,
     CleanedUp,
     AgentRestarts,
+    /// All processes are gone, and nobody saw how they ended.
+    NurseryDies,
+    /// The same, and the agent with it.
+    MachineRestarts,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -52,6 +56,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Reported),
         2 => Just(Step::CleanedUp),
         2 => Just(Step::AgentRestarts),
+        1 => Just(Step::NurseryDies),
+        1 => Just(Step::MachineRestarts),
     ]
 }
 
@@ -84,7 +90,7 @@ fn spec() -> impl Strategy<Value = Value> {
 #[derive(Clone, Debug, PartialEq)]
 enum Instance {
     Ordered,
-    Running,
+    Running { since: Timestamp },
     Ended(Exit),
 }
 
@@ -94,6 +100,8 @@ struct World {
     life: PodLifecycle,
     now: Moment,
     machine: BTreeMap<(Index, u32), Instance>,
+    /// Of each init container, the first attempt after everything was lost.
+    fresh: BTreeMap<Index, u32>,
     hooks: Vec<(Index, u32, Hook)>,
     is_ended_by_other: bool,
     is_preparing: bool,
@@ -111,6 +119,7 @@ impl World {
             object,
             now,
             machine: BTreeMap::new(),
+            fresh: BTreeMap::new(),
             hooks: Vec::new(),
             is_ended_by_other: false,
             is_preparing: false,
@@ -133,9 +142,10 @@ impl World {
                     assert_eq!(before, None, "INV-49: {container}/{attempt} was started before");
                     let earlier = self.machine.range((container, 0)..(container, attempt));
                     assert!(earlier.into_iter().all(|(_, it)| matches!(it, Instance::Ended(_))), "one at a time");
+                    self.assert_is_initialized(container);
                 }
                 Action::Kill { container, attempt } => {
-                    if self.machine.get(&(container, attempt)) == Some(&Instance::Running) {
+                    if matches!(self.machine.get(&(container, attempt)), Some(Instance::Running { .. })) {
                         self.exit(container, attempt, 137);
                     }
                 }
@@ -166,12 +176,63 @@ impl World {
         serde_json::from_value(self.object["status"]["phase"].clone()).unwrap_or_default()
     }
 
-    fn in_state(&self, wanted: &Instance) -> Option<(Index, u32)> {
-        self.machine.iter().find(|(_, state)| *state == wanted).map(|(key, _)| *key)
+    fn ordered(&self) -> Option<(Index, u32)> {
+        self.machine.iter().find(|(_, state)| **state == Instance::Ordered).map(|(key, _)| *key)
+    }
+
+    fn running(&self) -> Option<(Index, u32)> {
+        self.machine.iter().find(|(_, state)| matches!(state, Instance::Running { .. })).map(|(key, _)| *key)
+    }
+
+    fn start_of(&self, container: Index, attempt: u32) -> Option<Timestamp> {
+        match self.machine.get(&(container, attempt))? {
+            Instance::Ordered => None,
+            Instance::Running { since } => Some(*since),
+            Instance::Ended(exit) => exit.started_at,
+        }
+    }
+
+    /// A regular container starts only after the init containers have run where it is going to run (PL-23, PL-28).
+    fn assert_is_initialized(&self, container: Index) {
+        let spec = self.life.spec();
+        if container < spec.init_containers.len() {
+            return;
+        }
+        let is_plain = |index: Index| spec.init_containers[index].restart_policy.is_none();
+        for index in (0..spec.init_containers.len()).filter(|index| is_plain(*index)) {
+            let fresh = self.fresh.get(&index).copied().unwrap_or(0);
+            let mut runs = self.machine.range((index, fresh)..(index, u32::MAX));
+            let has_run = runs.any(|(_, it)| matches!(it, Instance::Ended(exit) if exit.code == 0));
+            assert!(has_run, "PL-28: {container} starts before {index}: {:?}", self.machine);
+        }
+    }
+
+    /// All processes are gone. Answers which, and how they ended.
+    fn lose_all(&mut self) -> Vec<(Index, u32, Exit)> {
+        let live = self.machine.iter().filter(|(_, state)| !matches!(state, Instance::Ended(_)));
+        let live: Vec<(Index, u32)> = live.map(|(key, _)| *key).collect();
+        let lost: Vec<(Index, u32, Exit)> = live
+            .into_iter()
+            .map(|(container, attempt)| {
+                let exit = Exit::unseen(self.start_of(container, attempt), self.now.wall);
+                (container, attempt, exit)
+            })
+            .collect();
+        self.hooks.clear();
+        for (container, attempt, exit) in &lost {
+            self.machine.insert((*container, *attempt), Instance::Ended(exit.clone()));
+        }
+        if !lost.is_empty() && self.life.spec().restart_policy != crate::pod::RestartPolicy::Never {
+            self.fresh.clear();
+            for (index, attempt) in self.machine.keys() {
+                self.fresh.insert(*index, attempt + 1);
+            }
+        }
+        lost
     }
 
     fn exit(&mut self, container: Index, attempt: u32, code: i32) {
-        let exit = Exit::with_code(code, Some(self.now.wall), self.now.wall);
+        let exit = Exit::with_code(code, self.start_of(container, attempt), self.now.wall);
         self.machine.insert((container, attempt), Instance::Ended(exit.clone()));
         self.hooks.retain(|(index, _, _)| *index != container);
         self.input(Input::Exited { container, attempt, exit });
@@ -187,24 +248,51 @@ impl World {
             self.assert_nothing_runs();
         }
         let is_end = self.life.has_ended();
-        self.object["status"] = self.life.status_patch("10.0.0.1", self.now)["status"].take();
+        let status = self.life.status_patch("10.0.0.1", self.now)["status"].take();
+        self.assert_is_taken(&status);
+        self.object["status"] = status;
         self.input(Input::Reported { phase, is_end });
     }
 
+    /// The API refuses a status in which a container leaves an end that is final (AS-176).
+    fn assert_is_taken(&self, status: &Value) {
+        if self.life.spec().restart_policy == crate::pod::RestartPolicy::Always {
+            return;
+        }
+        fn all<'a>(status: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
+            status[list].as_array().into_iter().flatten()
+        }
+        let sidecars: Vec<&Value> = all(&self.object["spec"], "initContainers")
+            .filter(|container| container["restartPolicy"] == "Always")
+            .map(|container| &container["name"])
+            .collect();
+        for list in ["initContainerStatuses", "containerStatuses"] {
+            for (old, new) in all(&self.object["status"], list).zip(all(status, list)) {
+                let is_sidecar = sidecars.contains(&&old["name"]);
+                let is_final = old["state"]["terminated"]["exitCode"] == 0 && !is_sidecar;
+                assert!(!is_final || !new["state"]["terminated"].is_null(), "AS-176: {old} {new}");
+                assert!(old["restartCount"].as_i64() <= new["restartCount"].as_i64(), "PL-34: {old} {new}");
+            }
+        }
+    }
+
     fn take(&mut self, step: &Step) {
+        // Times of the API are whole seconds, by which the agent tells what came first.
+        self.now.elapsed += Duration::from_secs(1);
+        self.now.wall += Duration::from_secs(1);
         match *step {
             Step::Prepared { fails } if self.is_preparing => {
                 self.is_preparing = false;
                 self.input(Input::Prepared(if fails { Err("no".to_owned()) } else { Ok(()) }));
             }
             Step::Starts => {
-                if let Some((container, attempt)) = self.in_state(&Instance::Ordered) {
-                    self.machine.insert((container, attempt), Instance::Running);
+                if let Some((container, attempt)) = self.ordered() {
+                    self.machine.insert((container, attempt), Instance::Running { since: self.now.wall });
                     self.input(Input::Started { container, attempt, at: self.now.wall });
                 }
             }
             Step::CannotStart => {
-                if let Some((container, attempt)) = self.in_state(&Instance::Ordered) {
+                if let Some((container, attempt)) = self.ordered() {
                     let exit = Exit { reason: "StartError".into(), ..Exit::with_code(128, None, self.now.wall) };
                     self.machine.insert((container, attempt), Instance::Ended(exit));
                     let failure = StartFailure::Start { message: "no".to_owned(), at: self.now.wall };
@@ -212,7 +300,7 @@ impl World {
                 }
             }
             Step::IsMisconfigured => {
-                if let Some((container, attempt)) = self.in_state(&Instance::Ordered) {
+                if let Some((container, attempt)) = self.ordered() {
                     // The machine never heard of it.
                     self.machine.remove(&(container, attempt));
                     let failure = StartFailure::Config("no".to_owned());
@@ -220,7 +308,7 @@ impl World {
                 }
             }
             Step::Exits { code } => {
-                if let Some((container, attempt)) = self.in_state(&Instance::Running) {
+                if let Some((container, attempt)) = self.running() {
                     self.exit(container, attempt, code);
                 }
             }
@@ -251,6 +339,19 @@ impl World {
                 self.input(Input::CleanedUp);
             }
             Step::AgentRestarts => self.restart_agent(),
+            Step::NurseryDies => {
+                let lost = self.lose_all();
+                if !lost.is_empty() {
+                    self.input(Input::SandboxLost);
+                }
+                for (container, attempt, exit) in lost {
+                    self.input(Input::Exited { container, attempt, exit });
+                }
+            }
+            Step::MachineRestarts => {
+                self.lose_all();
+                self.restart_agent();
+            }
             Step::Prepared { .. } | Step::EndedByOther | Step::CleanedUp => {}
         }
     }
@@ -269,7 +370,7 @@ impl World {
             .map(|((container, attempt), state)| Record {
                 container: self.life.container_spec(*container).name.clone(),
                 attempt: *attempt,
-                started_at: (*state != Instance::Ordered).then_some(self.now.wall),
+                started_at: self.start_of(*container, *attempt),
                 exit: match state {
                     Instance::Ended(exit) => Some(exit.clone()),
                     _ => None,

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use super::container::{Exit, Kind, START_ERROR_CODE};
 use super::probe::{ProbeKind, Probes, Verdict};
 use super::progress::begin_container_stop;
-use super::stop::Stop;
 use super::{
     Action, ActiveDeadline, Hook, Index, Input, Observed, PodLifecycle, Preparation, Stage, StartFailure, has_hook,
     normal, restart, retry_after, warning, whole_seconds,
@@ -47,6 +46,7 @@ impl PodLifecycle {
                 self.has_reported_end |= is_end;
             }
             Input::Shutdown { grace_max } => self.shut_down(grace_max, now),
+            Input::SandboxLost => self.is_sandbox_lost = true,
             Input::Evicted { message } => self.evict(&message, now, actions),
             Input::Tick => {}
         }
@@ -121,6 +121,9 @@ impl PodLifecycle {
         let spec = spec.container(index);
         container.set_running(attempt, at);
         container.probes = Probes::start(spec, now.elapsed);
+        // It was under way when all else was lost, and too far to begin anew without it.
+        self.is_sandbox_lost = false;
+        actions.push(created(index));
         actions.push(normal("Started", "Container started".to_owned(), Some(index)));
         if has_hook(spec, Hook::PostStart) && self.stage == Stage::Working {
             container.post_start_pending = true;
@@ -146,6 +149,7 @@ impl PodLifecycle {
                 container.set_waiting("CreateContainerConfigError", Some(message));
             }
             StartFailure::Start { message, at } => {
+                actions.push(created(index));
                 actions.push(warning("Failed", format!("Error: {message}"), Some(index)));
                 let exit = Exit {
                     code: START_ERROR_CODE,
@@ -161,10 +165,7 @@ impl PodLifecycle {
     }
 
     fn exited(&mut self, index: Index, attempt: u32, exit: Exit, now: Moment, actions: &mut Vec<Action>) {
-        let Some(container) = self.containers.get(index) else { return };
-        let is_current = container.starting == Some(attempt)
-            || (container.starting.is_none() && container.is_running() && container.attempt == attempt);
-        if is_current {
+        if self.is_current(index, attempt) {
             self.ended(index, attempt, exit, now, actions);
         }
     }
@@ -176,9 +177,8 @@ impl PodLifecycle {
         let container = &mut self.containers[index];
         let by_probe = container.stop.is_some_and(|stop| stop.by_probe);
         container.restartable = match container.kind {
-            Kind::Sidecar => true,
-            _ if by_probe => restart::restarts_after_probe(spec, policy),
-            _ => restart::restarts_after_exit(spec, policy, exit.code),
+            Kind::Init | Kind::Regular if by_probe => restart::restarts_after_probe(spec, policy),
+            kind => restart::restarts(kind, spec, policy, exit.code),
         };
         container.attempt = attempt;
         container.ended_at = now.elapsed;
@@ -212,6 +212,7 @@ impl PodLifecycle {
         actions: &mut Vec<Action>,
     ) {
         let grace = self.default_grace();
+        let spec = Arc::clone(&self.spec);
         let Some(container) = self.containers.get_mut(index).filter(|it| it.is_running() && it.attempt == attempt)
         else {
             return;
@@ -221,7 +222,8 @@ impl PodLifecycle {
             (Hook::PostStart, Err(_)) => {
                 actions.push(warning("FailedPostStartHook", "PostStartHook failed".to_owned(), Some(index)));
                 if container.stop.is_none() {
-                    container.stop = Some(Stop::begin(now.elapsed, grace, false, false));
+                    actions.push(normal("Killing", "FailedPostStartHook".to_owned(), Some(index)));
+                    begin_container_stop(container, spec.container(index), index, grace, now, actions);
                 }
             }
             (Hook::PreStop, result) => {
@@ -254,7 +256,7 @@ impl PodLifecycle {
         if let Err(message) = &result {
             actions.push(warning("Unhealthy", format!("{} probe failed: {message}", probe.title()), Some(index)));
         }
-        let verdict = container.probes.answered(probe, result.is_ok(), now.elapsed);
+        let verdict = container.probes.answered(probe, result.is_ok());
         if verdict == Verdict::Condemned && container.stop.is_none() {
             let spec = spec.container(index);
             let restarts = container.kind == Kind::Sidecar || restart::restarts_after_probe(spec, policy);
@@ -269,4 +271,9 @@ impl PodLifecycle {
             }
         }
     }
+}
+
+/// Said before whether it also starts (PL-25).
+fn created(index: Index) -> Action {
+    normal("Created", "Container created".to_owned(), Some(index))
 }

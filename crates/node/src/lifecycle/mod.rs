@@ -39,7 +39,7 @@ pub use adopt::Record;
 use conditions::Transitions;
 pub use container::Exit;
 pub(crate) use container::START_ERROR_CODE;
-use container::{Container, Kind};
+use container::{Container, Kind, State};
 pub use probe::ProbeKind;
 pub use status::container_id;
 use stop::Stop;
@@ -101,6 +101,9 @@ pub enum Input {
     Shutdown {
         grace_max: Duration,
     },
+    /// All that ran of the pod is gone, with the machine or the nursery. The ends of the containers are still to be told
+    /// (PL-28).
+    SandboxLost,
     /// The pod uses more than it said it would and must go (PL-67).
     Evicted {
         message: String,
@@ -221,6 +224,8 @@ pub struct PodLifecycle {
     containers: Vec<Container>,
     preparation: Preparation,
     stage: Stage,
+    /// Nothing starts before the end of everything is known; then the pod begins anew.
+    is_sandbox_lost: bool,
     /// The phase the API was last told, or told us; a terminal one stays (PL-2).
     phase: Phase,
     /// Those of the end, reported with it.
@@ -350,6 +355,22 @@ impl PodLifecycle {
     /// Why the pod as a whole ends or has ended, if it is not by its containers.
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
+    }
+
+    /// Since when this instance runs, if it does.
+    pub fn running_since(&self, index: Index, attempt: u32) -> Option<Timestamp> {
+        match self.containers.get(index)?.state {
+            State::Running { since } if self.is_current(index, attempt) => Some(since),
+            _ => None,
+        }
+    }
+
+    /// May this instance run, as far as the pod knows?
+    pub fn is_current(&self, index: Index, attempt: u32) -> bool {
+        self.containers.get(index).is_some_and(|container| match container.starting {
+            Some(starting) => starting == attempt,
+            None => container.is_running() && container.attempt == attempt,
+        })
     }
 
     /// Has the pod's object gone?

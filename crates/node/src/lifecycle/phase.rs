@@ -12,10 +12,10 @@ pub(crate) fn phase_of(containers: &[Container], stopped: bool) -> Phase {
     if plain_init().any(failed_for_good) {
         return Phase::Failed;
     }
-    if plain_init().any(|init| init.is_running() || init.never_ran()) && !stopped {
+    if plain_init().any(|init| init.is_running() || init.never_ran() || init.is_of_past) && !stopped {
         return Phase::Pending;
     }
-    let regular_exists = regular().any(|container| !container.never_ran());
+    let regular_exists = regular().any(Container::has_run_here);
     let sidecar_not_started =
         |container: &Container| container.kind == Kind::Sidecar && container.is_running() && !container.is_started();
     if !regular_exists && containers.iter().any(sidecar_not_started) {

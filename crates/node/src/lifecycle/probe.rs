@@ -112,7 +112,7 @@ impl Probes {
         let mut due = Vec::new();
         for worker in workers.iter_mut().filter(|worker| worker.is_wanted(started, stopping)) {
             if !worker.asking && worker.next_at <= now {
-                worker.asking = true;
+                worker.ask(now);
                 due.push(worker.kind);
             }
         }
@@ -127,12 +127,12 @@ impl Probes {
         waiting.map(|worker| worker.next_at).min()
     }
 
-    pub(crate) fn answered(&mut self, kind: ProbeKind, success: bool, now: Duration) -> Verdict {
+    pub(crate) fn answered(&mut self, kind: ProbeKind, success: bool) -> Verdict {
         let Some(workers) = &mut self.active else { return Verdict::Nothing };
         workers
             .iter_mut()
             .find(|worker| worker.kind == kind)
-            .map_or(Verdict::Nothing, |worker| worker.answered(success, now))
+            .map_or(Verdict::Nothing, |worker| worker.answered(success))
     }
 }
 
@@ -168,10 +168,20 @@ impl Worker {
             }
     }
 
-    fn answered(&mut self, success: bool, now: Duration) -> Verdict {
+    /// The next time is a period after this one was due, however long the answer takes (PL-59). What was not wanted, or
+    /// not answered, for longer than that is not made up for.
+    fn ask(&mut self, now: Duration) {
+        self.asking = true;
+        let period = self.settings.map_or(Duration::ZERO, |settings| settings.period);
+        self.next_at = match self.next_at + period {
+            next if next > now => next,
+            _ => now + period,
+        };
+    }
+
+    fn answered(&mut self, success: bool) -> Verdict {
         self.asking = false;
         let Some(settings) = self.settings else { return Verdict::Nothing };
-        self.next_at = now + settings.period;
         self.run = if self.run_of_success == success { self.run.saturating_add(1) } else { 1 };
         self.run_of_success = success;
         match success {
@@ -217,7 +227,7 @@ mod tests {
         assert_eq!(probes.wake(false), Some(at(5)));
         assert_eq!(probes.due(at(5), false), [ProbeKind::Startup]);
         assert_eq!(probes.due(at(5), false), [], "one question at a time");
-        probes.answered(ProbeKind::Startup, true, at(6));
+        probes.answered(ProbeKind::Startup, true);
         assert!(probes.has_started() && !probes.is_ready());
         assert_eq!(probes.due(at(6), false), [ProbeKind::Liveness, ProbeKind::Readiness]);
     }
@@ -226,7 +236,7 @@ mod tests {
     fn liveness_condemns_after_three_failures_in_a_row() {
         let mut probes = probes(json!({"livenessProbe": {}}));
         let answers = [false, false, true, false, false, false];
-        let verdicts = answers.map(|success| probes.answered(ProbeKind::Liveness, success, at(1)));
+        let verdicts = answers.map(|success| probes.answered(ProbeKind::Liveness, success));
         assert_eq!(verdicts[..5], [Verdict::Nothing; 5]);
         assert_eq!(verdicts[5], Verdict::Condemned);
     }
@@ -235,10 +245,22 @@ mod tests {
     fn readiness_comes_and_goes_with_its_thresholds() {
         let mut probes = probes(json!({"readinessProbe": {"successThreshold": 2, "failureThreshold": 1}}));
         let ready = [true, true, false, true, true].map(|success| {
-            probes.answered(ProbeKind::Readiness, success, at(1));
+            probes.answered(ProbeKind::Readiness, success);
             probes.is_ready()
         });
         assert_eq!(ready, [false, true, false, false, true]);
+    }
+
+    /// Of a probe with a period of ten seconds that is wanted from the fourth second on.
+    #[test]
+    fn periods_do_not_depend_on_how_long_answers_take() {
+        let mut probes = probes(json!({"livenessProbe": {"initialDelaySeconds": 4}}));
+        for (asked, answered, next) in [(4, 5, 14), (14, 23, 24), (24, 39, 34), (39, 40, 44), (60, 61, 70)] {
+            assert_eq!(probes.due(at(asked), false), [ProbeKind::Liveness], "at {asked}");
+            assert_eq!(probes.due(at(answered), false), [], "one question at a time");
+            probes.answered(ProbeKind::Liveness, true);
+            assert_eq!(probes.wake(false), Some(at(next)), "asked at {asked}, answered at {answered}");
+        }
     }
 
     #[test]

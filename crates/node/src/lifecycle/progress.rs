@@ -7,7 +7,7 @@ use super::container::{Container, Exit, Kind, State};
 use super::stop::{Step, Stop};
 use super::{Action, Hook, Index, PodLifecycle, Preparation, Stage, conditions, has_hook, normal, phase};
 use crate::moment::Moment;
-use crate::pod::{self, Phase};
+use crate::pod::{self, Phase, RestartPolicy};
 
 impl PodLifecycle {
     /// Looks at the whole pod and orders what is missing.
@@ -18,7 +18,10 @@ impl PodLifecycle {
         if self.stage == Stage::Working {
             self.prepare(now, actions);
         }
-        if self.stage == Stage::Working && self.preparation == Preparation::Done {
+        if self.stage == Stage::Working && self.is_sandbox_lost {
+            self.begin_anew();
+        }
+        if self.stage == Stage::Working && self.preparation == Preparation::Done && !self.is_sandbox_lost {
             self.start_containers(now, actions);
         }
         if self.is_stopping() {
@@ -52,41 +55,56 @@ impl PodLifecycle {
         }
     }
 
+    /// The sandbox is gone with all that ran in it. Once the end of everything is known the pod begins anew, init
+    /// containers first (PL-28).
+    fn begin_anew(&mut self) {
+        if self.containers.iter().any(Container::is_live) {
+            return;
+        }
+        self.is_sandbox_lost = false;
+        let regular = || phase::of_kind(&self.containers, Kind::Regular);
+        if self.spec.restart_policy == RestartPolicy::Never || regular().all(Container::is_over) {
+            return;
+        }
+        let waiting = self.spec.first_waiting_reason();
+        for container in self.containers.iter_mut().filter(|container| !container.never_ran()) {
+            container.begin_anew(waiting);
+        }
+    }
+
     /// Init containers one at a time, then the regular ones together (PL-23, PL-24).
     fn start_containers(&mut self, now: Moment, actions: &mut Vec<Action>) {
         let init_count = self.spec.init_containers.len();
-        let past_init = self.containers[init_count..].iter().any(|container| !container.never_ran());
+        let (init, regular) = self.containers.split_at(init_count);
+        let past_init = regular.iter().any(Container::has_run_here);
+        // Whatever sidecars do meanwhile (PL-5, PL-6).
+        if !past_init && phase::of_kind(init, Kind::Init).any(phase::failed_for_good) {
+            return self.begin_stop(self.default_grace(), now);
+        }
         for index in 0..init_count {
             let container = &self.containers[index];
-            if container.kind == Kind::Init && past_init {
+            if container.lets_next_start() || (container.kind == Kind::Init && past_init) {
                 continue;
             }
-            if phase::failed_for_good(container) && container.kind == Kind::Init {
-                self.begin_stop(self.default_grace(), now);
+            // A sidecar that has let others start is restarted beside them.
+            let is_passed = container.kind == Kind::Sidecar
+                && self.containers[index + 1..].iter().any(|later| later.starting.is_some() || later.has_run_here());
+            self.start_if_due(index, now, actions);
+            if !is_passed {
                 return;
-            }
-            if !container.lets_next_start() {
-                self.start_if_due(index, now, actions);
-                if !past_init {
-                    return;
-                }
             }
         }
         for index in init_count..self.containers.len() {
             self.start_if_due(index, now, actions);
         }
-        let is_over = |container: &Container| {
-            container.starting.is_none() && container.newest_exit().is_some() && !container.restartable
-        };
-        if self.containers[init_count..].iter().all(is_over) {
+        if self.containers[init_count..].iter().all(Container::is_over) {
             self.begin_stop(self.default_grace(), now);
         }
     }
 
     fn start_if_due(&mut self, index: Index, now: Moment, actions: &mut Vec<Action>) {
         let container = &mut self.containers[index];
-        let wants = !container.is_live() && (container.newest_exit().is_none() || container.restartable);
-        if !wants || container.not_before.is_some_and(|at| now.elapsed < at) {
+        if !container.is_wanted() || container.not_before.is_some_and(|at| now.elapsed < at) {
             return;
         }
         let attempt = container.next_attempt();
@@ -162,17 +180,11 @@ impl PodLifecycle {
                 Kind::Regular => past_init && !init_failed,
                 Kind::Init | Kind::Sidecar => past_init || (index <= last_init_touched && !init_failed),
             };
-            if wanted && !matches!(container.state, State::Terminated(_)) {
+            // Of those that wait for a restart, which will not come, the last end is the end.
+            let last = container.last.take_if(|_| matches!(container.state, State::Waiting { .. }));
+            if last.is_some() || (wanted && !matches!(container.state, State::Terminated(_))) {
                 container.restartable = false;
-                let exit = match (&container.state, container.last.take()) {
-                    // Waiting for a restart that will not come: the last end is the end.
-                    (State::Waiting { reason: "CrashLoopBackOff", .. }, Some(last)) => *last,
-                    (_, last) => {
-                        container.last = last;
-                        Exit::lost()
-                    }
-                };
-                container.state = State::Terminated(exit);
+                container.state = State::Terminated(last.map_or_else(Exit::lost, |last| *last));
             }
         }
     }

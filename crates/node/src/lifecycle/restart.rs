@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::container::Kind;
 use crate::pod::{Container, RestartPolicy};
 
 /// The first wait; it doubles with every restart (PL-33).
@@ -10,8 +11,18 @@ const BACKOFF_MAX: Duration = Duration::from_secs(300);
 /// A container that ran this long after a restart starts with a clean slate: twice the longest wait.
 const BACKOFF_FORGOTTEN_AFTER: Duration = Duration::from_secs(600);
 
-/// Is a regular or plain init container started again after this exit code?
-pub(crate) fn restarts_after_exit(container: &Container, pod_policy: RestartPolicy, code: i32) -> bool {
+/// Is a container of this kind started again after this exit code? An init container that exited 0 has done its work,
+/// whatever the policy (PL-23).
+pub(crate) fn restarts(kind: Kind, container: &Container, pod_policy: RestartPolicy, code: i32) -> bool {
+    match kind {
+        Kind::Sidecar => true,
+        Kind::Init if code == 0 => false,
+        Kind::Init | Kind::Regular => restarts_after_exit(container, pod_policy, code),
+    }
+}
+
+/// The same by the policies alone.
+fn restarts_after_exit(container: &Container, pod_policy: RestartPolicy, code: i32) -> bool {
     if container.restart_policy.is_some()
         && container.restart_policy_rules.iter().any(|rule| matches_code(rule.exit_codes.as_ref(), code))
     {

@@ -1,5 +1,7 @@
 //! A pod's status as the strategic merge patch that the node sends (PL-10, PL-11, PL-17, PL-21).
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -89,7 +91,8 @@ fn container_statuses(pod: &PodLifecycle) -> (Vec<Value>, Vec<Value>) {
     let mut init = Vec::new();
     let mut regular = Vec::new();
     for (container, spec) in pod.with_specs() {
-        let value = container_value(container, spec, &pod.uid, message_max);
+        let shown = shown(container, pod.spec.restart_policy);
+        let value = container_value(&shown, spec, &pod.uid, message_max);
         match container.kind {
             Kind::Init | Kind::Sidecar => init.push(value),
             Kind::Regular => regular.push((spec.name.as_str(), value)),
@@ -97,6 +100,18 @@ fn container_statuses(pod: &PodLifecycle) -> (Vec<Value>, Vec<Value>) {
     }
     regular.sort_by_key(|(name, _)| *name);
     (init, regular.into_iter().map(|(_, value)| value).collect())
+}
+
+/// A container as the API lets it be shown (AS-176).
+fn shown(container: &Container, policy: pod::RestartPolicy) -> Cow<'_, Container> {
+    let is_over = matches!(container.state, State::Terminated(_));
+    match &container.done_before {
+        Some(done) if !is_over && policy != pod::RestartPolicy::Always => {
+            let (exit, attempt) = (**done).clone();
+            Cow::Owned(Container { attempt, last: None, state: State::Terminated(exit), ..container.clone() })
+        }
+        _ => Cow::Borrowed(container),
+    }
 }
 
 fn container_value(container: &Container, spec: &pod::Container, uid: &str, message_max: usize) -> Value {

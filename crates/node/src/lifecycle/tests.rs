@@ -215,21 +215,23 @@ fn a_failed_init_container_fails_a_never_pod() {
 }
 
 #[test]
-fn a_failed_init_container_of_an_on_failure_pod_is_tried_again() {
-    let spec = json!({
-        "restartPolicy": "OnFailure", "initContainers": containers(&["i"]), "containers": containers(&["c"]),
-    });
-    let mut story = Story::new(spec);
-    story.tick();
-    story.started("i");
-    assert_eq!(story.exited("i", 1), "start:i/1");
-    story.started("i");
-    assert_eq!(story.exited("i", 1), "");
-    assert_eq!(story.phase(), Phase::Pending);
-    story.pass(10);
-    assert_eq!(story.tick(), "start:i/2");
-    story.started("i");
-    assert_eq!(story.exited("i", 0), "start:c/0");
+fn a_failed_init_container_of_a_pod_that_restarts_is_tried_again() {
+    for policy in ["OnFailure", "Always"] {
+        let spec = json!({
+            "restartPolicy": policy, "initContainers": containers(&["i"]), "containers": containers(&["c"]),
+        });
+        let mut story = Story::new(spec);
+        story.tick();
+        story.started("i");
+        assert_eq!(story.exited("i", 1), "start:i/1");
+        story.started("i");
+        assert_eq!(story.exited("i", 1), "");
+        assert_eq!(story.phase(), Phase::Pending);
+        story.pass(10);
+        assert_eq!(story.tick(), "start:i/2");
+        story.started("i");
+        assert_eq!(story.exited("i", 0), "start:c/0", "{policy}");
+    }
 }
 
 fn with_sidecars() -> Value {
@@ -266,6 +268,59 @@ fn a_crashing_sidecar_is_restarted_and_does_not_fail_the_pod() {
     story.started("main");
     assert_eq!(story.exited("s1", 1), "start:s1/1");
     assert_eq!(story.phase(), Phase::Running);
+}
+
+/// A pod whose sidecar, started before the init containers, waits for its second restart.
+fn with_crashing_sidecar(policy: &str) -> Story {
+    let mut story = Story::new(json!({
+        "restartPolicy": policy,
+        "initContainers": [
+            {"name": "s", "command": ["x"], "restartPolicy": "Always"},
+            {"name": "i1", "command": ["x"]},
+            {"name": "i2", "command": ["x"]},
+        ],
+        "containers": containers(&["main"]),
+    }));
+    assert_eq!(story.tick(), "start:s/0");
+    assert_eq!(story.started("s"), "start:i1/0");
+    story.started("i1");
+    assert_eq!(story.exited("s", 1), "start:s/1");
+    story.started("s");
+    assert_eq!(story.exited("s", 1), "", "it waits");
+    story
+}
+
+#[test]
+fn a_crashing_sidecar_does_not_hide_a_failed_init_container() {
+    let mut story = with_crashing_sidecar("Never");
+    assert_eq!(story.exited("i1", 1), "cleanup", "PL-5");
+    assert_eq!(story.phase(), Phase::Failed);
+    assert_eq!(story.status()["initContainerStatuses"][0]["state"]["terminated"]["exitCode"], 1);
+}
+
+#[test]
+fn a_crashing_sidecar_does_not_hold_up_those_that_it_let_start() {
+    let mut story = with_crashing_sidecar("OnFailure");
+    assert_eq!(story.exited("i1", 1), "start:i1/1");
+    story.started("i1");
+    assert_eq!(story.exited("i1", 0), "start:i2/0", "PL-24");
+    story.started("i2");
+    story.pass(10);
+    assert_eq!(story.tick(), "start:s/2");
+    assert_eq!(story.exited("i2", 0), "start:main/0");
+}
+
+#[test]
+fn a_sidecar_that_has_not_started_yet_is_waited_for() {
+    let mut spec = with_sidecars();
+    spec["initContainers"][0]["startupProbe"] = json!({"exec": {"command": ["x"]}});
+    let mut story = Story::new(spec);
+    story.tick();
+    assert_eq!(story.started("s1"), "probe:s1:Startup");
+    assert_eq!(story.exited("s1", 1), "start:s1/1");
+    story.started("s1");
+    assert_eq!(story.exited("s1", 1), "");
+    assert_eq!(story.phase(), Phase::Pending);
 }
 
 #[test]
@@ -511,6 +566,44 @@ fn a_failed_post_start_hook_kills_the_container() {
 }
 
 #[test]
+fn a_container_killed_for_its_post_start_hook_still_has_its_pre_stop_hook() {
+    let failed = || {
+        let result = Err("x".to_owned());
+        Input::HookFinished { container: 0, attempt: 0, hook: Hook::PostStart, result }
+    };
+    for (grace, action) in [(30, "PreStop:c"), (0, "term:c")] {
+        let mut spec = single("Never");
+        let hook = json!({"exec": {"command": ["x"]}});
+        spec["containers"][0]["lifecycle"] = json!({"postStart": hook, "preStop": hook});
+        spec["terminationGracePeriodSeconds"] = json!(grace);
+        let mut story = Story::new(spec);
+        story.tick();
+        story.started("c");
+        assert_eq!(story.take(failed()), action, "PL-40: grace {grace}");
+    }
+}
+
+#[test]
+fn events_tell_how_a_container_came_to_be() {
+    let reasons = |story: &mut Story, input| -> Vec<&'static str> {
+        let actions = story.pod.step(input, story.now);
+        let events = actions.iter().filter_map(|action| match action {
+            Action::Event(event) => Some(event.reason),
+            _ => None,
+        });
+        events.collect()
+    };
+    let mut story = Story::new(single("OnFailure"));
+    story.tick();
+    let started = Input::Started { container: 0, attempt: 0, at: story.now.wall };
+    assert_eq!(reasons(&mut story, started), ["Created", "Started"], "PL-25");
+    assert_eq!(story.exited("c", 1), "start:c/1");
+    let failure = StartFailure::Start { message: "exec: no".to_owned(), at: story.now.wall };
+    let not_started = Input::NotStarted { container: 0, attempt: 1, failure };
+    assert_eq!(reasons(&mut story, not_started), ["Created", "Failed", "BackOff"]);
+}
+
+#[test]
 fn a_failing_liveness_probe_stops_or_restarts_the_container() {
     for (policy, after) in [("Never", "cleanup"), ("OnFailure", "start:c/1")] {
         let mut spec = single(policy);
@@ -632,8 +725,142 @@ fn a_container_nobody_knows_is_lost() {
     let status = story.status();
     assert_eq!(status["phase"], "Failed");
     let container = &status["containerStatuses"][0];
-    assert_eq!(container["state"]["terminated"]["reason"], "ContainerStatusUnknown");
-    assert_eq!(container["restartCount"], 3);
+    let terminated = &container["state"]["terminated"];
+    assert_eq!(terminated["reason"], "ContainerStatusUnknown");
+    assert_eq!(terminated["containerID"], "tally://u/c/2", "its log can be read (PL-124)");
+    assert_eq!(terminated["startedAt"], "1970-01-12T13:46:10Z");
+    assert_eq!(container["restartCount"], 2);
+}
+
+#[test]
+fn a_lost_container_that_is_started_again_counts_one_restart() {
+    let mut story = Story::with(running_in_api("OnFailure"), &[]);
+    assert_eq!(story.tick(), "start:c/3");
+    story.started("c");
+    let status = story.status();
+    let container = &status["containerStatuses"][0];
+    assert_eq!(container["restartCount"], 3, "PL-29, PL-34");
+    assert_eq!(container["lastState"]["terminated"]["containerID"], "tally://u/c/2");
+}
+
+fn with_init(policy: &str) -> Value {
+    json!({"restartPolicy": policy, "initContainers": containers(&["i1", "i2"]), "containers": containers(&["a", "b"])})
+}
+
+impl Story {
+    /// Through the init containers of [`with_init`]; then both others run.
+    fn initialize(&mut self, attempt: u32) {
+        assert_eq!(self.started("i1"), "");
+        assert_eq!(self.exited("i1", 0), format!("start:i2/{attempt}"));
+        self.started("i2");
+        self.exited("i2", 0);
+    }
+
+    fn lost(&mut self, name: &str) -> String {
+        let container = self.pod.index_of(name).unwrap();
+        let attempt = self.pod.containers[container].attempt;
+        let exit = Exit::unseen(Some(self.now.wall), self.now.wall);
+        self.take(Input::Exited { container, attempt, exit })
+    }
+
+    fn waiting_reason(&mut self, list: &str, index: usize) -> Value {
+        self.status()[list][index]["state"]["waiting"]["reason"].take()
+    }
+}
+
+#[test]
+fn a_pod_that_lost_its_sandbox_begins_anew_with_its_init_containers() {
+    let mut story = Story::new(with_init("OnFailure"));
+    story.tick();
+    story.initialize(0);
+    story.started("a");
+    story.started("b");
+    story.exited("a", 0);
+    assert_eq!(story.take(Input::SandboxLost), "");
+    assert_eq!(story.lost("b"), "start:i1/1", "PL-28");
+    let status = story.status();
+    assert_eq!(status["phase"], "Pending", "PL-5");
+    let init = &status["initContainerStatuses"][1];
+    assert_eq!(init["state"]["terminated"]["exitCode"], 0, "what the API does not let go (AS-176)");
+    assert_eq!((&init["restartCount"], &init["ready"]), (&json!(0), &json!(true)));
+    assert_eq!(status["containerStatuses"][0]["state"]["terminated"]["exitCode"], 0, "what is done stays done");
+    assert_eq!(story.waiting_reason("containerStatuses", 1), "PodInitializing");
+    story.initialize(1);
+    assert_eq!(story.started("b"), "");
+    assert_eq!(story.phase(), Phase::Running);
+    assert_eq!(story.exited("b", 0), "cleanup");
+    let status = story.status();
+    assert_eq!(status["phase"], "Succeeded");
+    assert_eq!(status["containerStatuses"][1]["restartCount"], 1);
+}
+
+#[test]
+fn nothing_of_a_lost_sandbox_starts_before_all_ends_are_known() {
+    let mut story = Story::new(with_init("Always"));
+    story.tick();
+    story.initialize(0);
+    story.started("a");
+    story.started("b");
+    story.take(Input::SandboxLost);
+    assert_eq!(story.lost("a"), "");
+    assert_eq!(story.lost("b"), "start:i1/1");
+    story.initialize(1);
+    story.started("a");
+    // The order for the other one is on its way when all else is lost again.
+    story.take(Input::SandboxLost);
+    assert_eq!(story.lost("a"), "");
+    assert_eq!(story.started("b"), "", "too late to begin anew; the first waits for its back-off");
+    story.pass(10);
+    assert_eq!(story.tick(), "start:a/2");
+}
+
+#[test]
+fn a_never_pod_that_lost_its_sandbox_is_not_run_again() {
+    let mut story = Story::new(with_init("Never"));
+    story.tick();
+    story.initialize(0);
+    story.started("a");
+    story.started("b");
+    story.take(Input::SandboxLost);
+    story.lost("a");
+    assert_eq!(story.lost("b"), "cleanup", "PL-28");
+    assert_eq!(story.phase(), Phase::Failed);
+}
+
+/// The machine was restarted, and the agent with it, perhaps more than once.
+#[test]
+fn an_agent_that_finds_everything_lost_begins_anew() {
+    let mut story = Story::new(with_init("OnFailure"));
+    story.tick();
+    story.initialize(0);
+    story.started("a");
+    story.started("b");
+    story.exited("a", 0);
+    let object = |story: &mut Story| {
+        let metadata = json!({"name": "p", "namespace": "ns", "uid": "u"});
+        json!({"metadata": metadata, "spec": with_init("OnFailure"), "status": story.status()})
+    };
+    let of = |name: &str, attempt, at: i64, exit: fn(Timestamp) -> Exit| {
+        let at = Timestamp::from_second(at).unwrap();
+        Record { container: name.to_owned(), attempt, started_at: Some(at), exit: Some(exit(at)) }
+    };
+    let done = |at| Exit::with_code(0, Some(at), at);
+    let lost = |at| Exit::unseen(Some(at), at);
+    let mut records = vec![of("i1", 0, 1, done), of("i2", 0, 2, done), of("a", 0, 3, done), of("b", 0, 4, lost)];
+    let before = object(&mut story);
+    let mut story = Story::with(before.clone(), &records);
+    assert_eq!(story.tick(), "start:i1/1");
+    // The next agent comes before this one has told anybody, or after.
+    for known in [before.clone(), object(&mut story)] {
+        assert_eq!(Story::with(known, &records).tick(), "start:i1/1");
+    }
+    records.push(of("i1", 1, 5, done));
+    for known in [before, object(&mut story)] {
+        let mut story = Story::with(known, &records);
+        assert_eq!(story.tick(), "start:i2/1", "the first has been run again");
+        story.started("i2");
+        assert_eq!(story.exited("i2", 0), "start:b/1");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
 use super::layout::Layout;
-use super::protocol::{self, Report, Request};
+use super::protocol::{self, News, Remark, Report, Request};
 
 /// Requests that wait to be sent. The node waits when there are more.
 const QUEUE: usize = 1024;
@@ -102,7 +102,8 @@ async fn receive(mut reader: OwnedReadHalf, reports: mpsc::Sender<Report>) {
         let mut used = 0;
         loop {
             match protocol::decode(&received, &mut used) {
-                Ok(Some(report)) => {
+                Ok(Some(News::Remark(Remark { remark }))) => tracing::warn!("the nursery says: {remark}"),
+                Ok(Some(News::Report(report))) => {
                     if reports.send(report).await.is_err() {
                         return;
                     }

@@ -3,7 +3,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-use super::protocol::{self, Report, Request};
+use super::protocol::{self, Remark, Report, Request};
 
 /// A node that lets this much pile up is cut off; it learns everything when it connects again.
 const UNSENT_MAX: usize = 64 << 20;
@@ -27,6 +27,11 @@ impl Connection {
     /// False: the connection is of no more use.
     pub(super) fn queue(&mut self, report: &Report) -> bool {
         protocol::encode(report, &mut self.unsent).is_ok() && self.unsent.len() <= UNSENT_MAX
+    }
+
+    /// The same for the node's log.
+    pub(super) fn remark(&mut self, remark: &str) -> bool {
+        protocol::encode(&Remark { remark: remark.to_owned() }, &mut self.unsent).is_ok()
     }
 
     /// Sends as much as the socket takes. False: the connection is of no more use.

@@ -2,8 +2,9 @@
 //!
 //! Most containers need none of it and are plain processes. One with mounts gets a mount namespace whose root is a small
 //! tmpfs: every top-level directory of the machine is bound into it, the volumes are bound at their paths, and paths that
-//! do not exist on the machine are made in it instead of on the machine. Without root the namespace comes with a user
-//! namespace in which the user stays who they are.
+//! do not exist on the machine are made in it instead of on the machine. A working directory that is missing is made the
+//! same way, but never on the machine itself. Without root the namespace comes with a user namespace in which the user
+//! stays who they are.
 //!
 //! [`Isolation::enter`] runs in the child between fork and exec; everything it needs is prepared before.
 
@@ -12,14 +13,14 @@ use std::io::{self, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fd::{AsFd as _, OwnedFd};
-use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fchown, fstat, mkdirat, openat};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, mount, mount_bind, mount_bind_recursive, mount_change, mount_remount,
 };
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Gid, WaitOptions, chdir, getegid, geteuid, pivot_root, waitpid};
+use rustix::process::{Gid, Uid, WaitOptions, chdir, getegid, geteuid, pivot_root, waitpid};
 use rustix::thread::{CapabilitySet, ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces};
 
 use super::process;
@@ -27,6 +28,9 @@ use super::protocol::{InstanceId, Mount, Variables};
 
 /// Where the machine's own root can be seen from inside.
 const HOST: &str = ".host";
+
+/// Where a container of another user sees a working directory that it did not ask for.
+pub(super) const WORK: &str = "/.work";
 
 /// Paths below mounts deeper than this are refused by the API already.
 const DEPTH_MAX: usize = 64;
@@ -153,9 +157,15 @@ impl Isolation {
             None => {}
             Some(Namespace::New { root, hostname, mounts, with_user }) => {
                 unshare(*with_user)?;
-                build(root, mounts)?;
+                let places = build(root, mounts)?;
                 let _ = rustix::system::sethostname(hostname.as_bytes());
-                self.change_directory()?;
+                match self.change_directory() {
+                    Err(missing) if missing.error.kind() == io::ErrorKind::NotFound => {
+                        places.make(&self.directory).map_err(|_| missing)?;
+                        self.change_directory()?;
+                    }
+                    done => done?,
+                }
             }
             Some(Namespace::Of { process, with_user }) => {
                 let mut kinds = ThreadNameSpaceType::MOUNT | ThreadNameSpaceType::HOST_NAME_AND_NIS_DOMAIN_NAME;
@@ -185,10 +195,21 @@ impl Isolation {
             set_thread_res_gid(group, group, group).during("change the group")?;
         }
         if let Some(user) = self.user {
-            let user = rustix::process::Uid::from_raw(user);
+            let user = Uid::from_raw(user);
+            give_output(user);
             set_thread_res_uid(user, user, user).during("change the user")?;
         }
         Ok(())
+    }
+}
+
+/// Whoever opens `/dev/stdout` or `/dev/stderr` needs to own the pipe behind it. Without that the open descriptors still
+/// work, so a failure is none of the container's.
+fn give_output(user: Uid) {
+    for output in [rustix::stdio::stdout(), rustix::stdio::stderr()] {
+        if kind_of(output).is_ok_and(|kind| kind == FileType::Fifo) {
+            let _ = fchown(output, Some(user), None);
+        }
     }
 }
 
@@ -245,7 +266,7 @@ impl Opened {
     }
 }
 
-fn kind_of(file: &OwnedFd) -> rustix::io::Result<FileType> {
+fn kind_of(file: impl AsFd) -> rustix::io::Result<FileType> {
     Ok(FileType::from_raw_mode(fstat(file)?.st_mode))
 }
 
@@ -285,8 +306,61 @@ fn unshare(with_user: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Where in the new root directories may be made: where the machine does not notice, and in volumes that can be written.
+struct Places {
+    /// Devices of what was made for the container alone.
+    own: Vec<u64>,
+    volumes: Vec<Opened>,
+}
+
+impl Places {
+    /// Makes a directory and those on the way to it, as container runtimes do for a working directory. What is there is
+    /// held open: nobody can put a link to somewhere else in its place.
+    fn make(&self, directory: &Path) -> io::Result<()> {
+        let (mut place, missing) = open_existing(directory)?;
+        if !self.contain(&place)? {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        for name in missing.components().take(DEPTH_MAX) {
+            let Component::Normal(name) = name else { return Err(io::ErrorKind::InvalidInput.into()) };
+            match mkdirat(&place, name, Mode::from_raw_mode(0o755)) {
+                // By another container of the pod, at the same moment.
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            place = openat(&place, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+        }
+        Ok(())
+    }
+
+    fn contain(&self, place: &OwnedFd) -> io::Result<bool> {
+        if self.own.contains(&fstat(place)?.st_dev) {
+            return Ok(true);
+        }
+        let path = fs::read_link(format!("/proc/self/fd/{}", place.as_raw_fd()))?;
+        let around = self.volumes.iter().filter(|volume| path.starts_with(&volume.target));
+        let innermost = around.max_by_key(|volume| volume.target.components().count());
+        Ok(innermost.is_some_and(|volume| !volume.read_only))
+    }
+}
+
+/// A directory to look at and to make others in.
+const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+/// The part of a path that exists, and the rest of it.
+fn open_existing(path: &Path) -> io::Result<(OwnedFd, &Path)> {
+    for existing in path.ancestors() {
+        match openat(CWD, existing, DIRECTORY, Mode::empty()) {
+            Ok(found) => return Ok((found, path.strip_prefix(existing).unwrap_or(Path::new("")))),
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno::NOENT.into())
+}
+
 /// Builds the new root and moves into it.
-fn build(root: &Path, mounts: &[Mount]) -> Result<(), Failure> {
+fn build(root: &Path, mounts: &[Mount]) -> Result<Places, Failure> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).during("keep mounts to ourselves")?;
     let at = |mount: &Mount| format!("mount {}", mount.target.display());
@@ -297,15 +371,20 @@ fn build(root: &Path, mounts: &[Mount]) -> Result<(), Failure> {
     mount("tmpfs", root, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=0755,size=4m")
         .during("mount a root")?;
     fs::create_dir(root.join(HOST)).during("make a root")?;
+    let mut own = vec![device(root)?];
     for entry in fs::read_dir("/").during("read the machine's root")? {
         let entry = entry.during("read the machine's root")?;
         bind_top_level(&entry, root)?;
     }
     for (mount, source) in mounts.iter().zip(&opened) {
-        attach(root, source, &opened).map_err(|failure| failure.within(&at(mount)))?;
+        own.extend(attach(root, source, &opened).map_err(|failure| failure.within(&at(mount)))?);
     }
     pivot_root(root, root.join(HOST)).during("change the root")?;
-    Ok(())
+    Ok(Places { own, volumes: opened })
+}
+
+fn device(directory: &Path) -> Result<u64, Failure> {
+    Ok(rustix::fs::stat(directory).during("look at a directory")?.st_dev)
 }
 
 fn bind_top_level(entry: &fs::DirEntry, root: &Path) -> Result<(), Failure> {
@@ -325,23 +404,25 @@ fn bind_top_level(entry: &fs::DirEntry, root: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn attach(root: &Path, mount: &Opened, all: &[Opened]) -> Result<(), Failure> {
+/// The device of a directory of the machine that had to be covered, if one had to be.
+fn attach(root: &Path, mount: &Opened, all: &[Opened]) -> Result<Option<u64>, Failure> {
     let relative = mount.target.strip_prefix("/").unwrap_or(&mount.target);
     let target = root.join(relative);
-    if fs::symlink_metadata(&target).is_err() {
-        make_target(root, relative, mount.is_directory, all)?;
-    }
+    let covering = match fs::symlink_metadata(&target) {
+        Ok(_) => None,
+        Err(_) => make_target(root, relative, mount.is_directory, all)?,
+    };
     let source = format!("/proc/self/fd/{}", mount.source.as_raw_fd());
     mount_bind_recursive(source.as_str(), &target).during("bind the volume")?;
     if mount.read_only {
         let flags = MountFlags::BIND | MountFlags::RDONLY | locked_flags(&target)?;
         mount_remount(&target, flags, c"").during("make it read-only")?;
     }
-    Ok(())
+    Ok(covering)
 }
 
 /// Makes a mount point that the machine does not have: in a volume if it lies in one, else in a copy of its parent.
-fn make_target(root: &Path, relative: &Path, is_directory: bool, all: &[Opened]) -> Result<(), Failure> {
+fn make_target(root: &Path, relative: &Path, is_directory: bool, all: &[Opened]) -> Result<Option<u64>, Failure> {
     let names: Vec<_> = relative.components().collect();
     if names.len() > DEPTH_MAX || names.iter().any(|name| !matches!(name, Component::Normal(_))) {
         return Err(Errno::INVAL).during("make the mount point");
@@ -354,9 +435,11 @@ fn make_target(root: &Path, relative: &Path, is_directory: bool, all: &[Opened])
     let depth = existing.count();
     let parent: PathBuf = names[..depth].iter().collect();
     let in_volume = all.iter().any(|mount| Path::new("/").join(&parent).starts_with(&mount.target));
-    if depth > 0 && !in_volume {
+    let is_covered = depth > 0 && !in_volume;
+    if is_covered {
         replace_by_links(root, &parent)?;
     }
+    let covering = is_covered.then(|| device(&root.join(&parent))).transpose()?;
     let mut path = root.join(&parent);
     for (index, name) in names.iter().enumerate().skip(depth) {
         path.push(name);
@@ -366,7 +449,7 @@ fn make_target(root: &Path, relative: &Path, is_directory: bool, all: &[Opened])
             fs::create_dir(&path).during("make the mount point")?;
         }
     }
-    Ok(())
+    Ok(covering)
 }
 
 /// Covers a directory of the machine with an empty one and links everything that was in it, so that something can be

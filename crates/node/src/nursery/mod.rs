@@ -10,6 +10,7 @@ mod connection;
 mod control_group;
 mod family;
 mod halt;
+mod inherited;
 mod isolation;
 mod journal;
 mod layout;
@@ -21,7 +22,7 @@ mod task;
 mod work;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -55,6 +56,7 @@ pub fn run(root: &Path) -> io::Result<()> {
     if fs::read_dir("/proc/self/task")?.count() != 1 {
         return Err(io::Error::other("the nursery must be the only thread of its process"));
     }
+    inherited::keep()?;
     let layout = Layout::new(root);
     layout.create()?;
     // Away from the terminal and the signals that it sends.
@@ -102,9 +104,9 @@ fn is_allowed(privileges: CapabilitySet) -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(privileges))
 }
 
-/// What nobody is there to hear goes to stderr, which is a file.
+/// What nobody is there to hear goes to stderr, which is a file, whose disk may be full.
 fn complain(message: &str) {
-    eprintln!("{} {message}", Timestamp::now());
+    let _ = writeln!(io::stderr(), "{} {message}", Timestamp::now());
 }
 
 /// One nursery a directory.

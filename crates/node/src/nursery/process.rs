@@ -9,12 +9,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{OFlags, fcntl_setfl};
+use rustix::fs::{Mode, OFlags, fcntl_setfl};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process_group, pidfd_open, set_parent_process_death_signal,
-    setsid, waitpid,
+    setsid, umask, waitpid,
 };
 
 use super::isolation::Isolation;
@@ -45,7 +45,7 @@ pub(super) struct Start<'a> {
     pub(super) isolation: Isolation,
 }
 
-/// Starts a process in a session of its own, with nothing of the nursery but what it is given.
+/// Starts a process in a session of its own, with nothing of the nursery but what it is given (see also `inherited`).
 pub(super) fn start(start: Start<'_>) -> Result<Process, String> {
     let Some((program, arguments)) = start.command.split_first() else {
         return Err("no command specified".to_owned());
@@ -86,6 +86,9 @@ pub(super) fn start(start: Start<'_>) -> Result<Process, String> {
     }
 }
 
+/// Whatever that of the node is: files of containers have the modes that their programs expect.
+const UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
+
 /// What the child does between fork and exec.
 #[expect(unsafe_code, reason = "a session, a namespace and limits can only be set by the child itself, before exec")]
 fn prepare_child(command: &mut Command, mut isolation: Isolation) {
@@ -94,6 +97,7 @@ fn prepare_child(command: &mut Command, mut isolation: Isolation) {
     }
     let prepare = move || {
         setsid()?;
+        umask(UMASK);
         isolation.enter()?;
         // If the nursery is killed there is nobody left who knows the container. Last, since a change of user undoes it.
         set_parent_process_death_signal(Some(Signal::KILL))?;

@@ -126,6 +126,20 @@ pub(crate) struct Exec {
     pub(crate) timeout_millis: u64,
 }
 
+/// What the nursery sends.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum News {
+    Report(Report),
+    Remark(Remark),
+}
+
+/// A line for the node's log. The nursery's own log may be on the disk that is full.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Remark {
+    pub(crate) remark: String,
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// The first report on every connection: all instances that are known, and what this machine can do.
@@ -277,6 +291,19 @@ mod tests {
             }
             assert!(used <= cut && count < 2);
         }
+    }
+
+    #[test]
+    fn remarks_are_told_from_reports() {
+        let mut bytes = Vec::new();
+        encode(&Report::ExecFinished { token: u64::MAX, outcome: ExecOutcome::Failed("x".to_owned()) }, &mut bytes)
+            .unwrap();
+        encode(&Remark { remark: "full".to_owned() }, &mut bytes).unwrap();
+        let mut used = 0;
+        let mut next = || decode::<News>(&bytes, &mut used).unwrap();
+        assert!(matches!(next(), Some(News::Report(Report::ExecFinished { token: u64::MAX, .. }))));
+        assert!(matches!(next(), Some(News::Remark(Remark { remark })) if remark == "full"));
+        assert!(next().is_none());
     }
 
     #[test]

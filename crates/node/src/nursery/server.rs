@@ -6,6 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -17,13 +18,13 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::connection::Connection;
 use super::control_group::{ControlGroup, ControlGroups};
-use super::isolation::Isolation;
+use super::isolation::{self, Isolation};
 use super::journal::Journal;
 use super::layout::Layout;
 use super::memory_watch::{MemoryWatch, Offender};
 use super::process::{self, Process, Start};
 use super::protocol::{
-    Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Launch, Obstacles, Report, Request, Welcome,
+    Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Launch, Mount, Obstacles, Report, Request, Welcome,
 };
 use super::task::{Container, OUTPUT_CHUNK, Purpose, Task};
 use super::work::{WorkDirectories, WorkDirectory};
@@ -40,6 +41,8 @@ const LOG_TAIL_LINES: u64 = 80;
 const LOG_TAIL_BYTES: usize = 2048;
 /// How often children that nobody knows are looked for while there are any.
 const STRAY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often it is tried to write while that fails, if there is nothing new to be written.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a server is made from.
 pub(super) struct Settings {
@@ -58,10 +61,15 @@ pub(super) struct Server {
     epoll: OwnedFd,
     listener: UnixListener,
     connection: Option<Connection>,
+    /// What the node is to be told, as soon as the journal has it.
+    reports: Vec<Report>,
+    /// The disk takes nothing.
+    stall: Option<Stall>,
     tasks: HashMap<u64, Task>,
     instances: HashMap<InstanceId, u64>,
     pids: HashSet<Pid>,
     next_task: u64,
+    /// Orders that nothing was done about yet.
     starts: Vec<Launch>,
     abilities: Abilities,
     obstacles: Obstacles,
@@ -71,6 +79,15 @@ pub(super) struct Server {
     memory_watch: MemoryWatch,
     /// Children may have been left behind.
     strays: bool,
+}
+
+/// The last attempt to write failed.
+struct Stall {
+    next_try: Instant,
+    /// How much there was to write. If it is something else now, it is tried at once.
+    backlog: usize,
+    /// What the first attempt met with, for people.
+    remark: String,
 }
 
 impl Server {
@@ -85,6 +102,8 @@ impl Server {
             epoll,
             listener,
             connection: None,
+            reports: Vec::new(),
+            stall: None,
             tasks: HashMap::new(),
             instances: HashMap::new(),
             pids: HashSet::new(),
@@ -115,14 +134,14 @@ impl Server {
             for event in &events {
                 self.dispatch(event.data.u64())?;
             }
-            self.start_all()?;
+            self.start_all();
             self.time_out();
             self.watch_memory();
             self.collect_strays();
-            // Nobody is told what could be forgotten.
-            self.journal.write()?;
+            self.write_journal();
             self.send();
-            if self.connection.is_none() && self.tasks.is_empty() && !self.strays {
+            let has_unwritten = self.journal.unwritten() > 0;
+            if self.connection.is_none() && self.tasks.is_empty() && !self.strays && !has_unwritten {
                 return Ok(());
             }
         }
@@ -135,14 +154,19 @@ impl Server {
             _ => None,
         });
         let stray = self.strays.then_some(STRAY_INTERVAL);
-        let wait = deadline.chain(stray).chain(self.memory_watch.wait(now)).min()?;
+        let retry = self.stall.as_ref().filter(|_| self.backlog() > 0);
+        let retry = retry.map(|stall| stall.next_try.saturating_duration_since(now));
+        let wait = deadline.chain(stray).chain(retry).chain(self.memory_watch.wait(now)).min()?;
         Timespec::try_from(wait + Duration::from_millis(1)).ok()
     }
 
     fn dispatch(&mut self, event: u64) -> io::Result<()> {
         match event {
             LISTENER => self.accept(),
-            CONNECTION => self.receive(),
+            CONNECTION => {
+                self.receive();
+                Ok(())
+            }
             event if event.is_multiple_of(2) => self.exited(event),
             event => {
                 self.read_output(event - 1, OUTPUT_CHUNK);
@@ -168,102 +192,176 @@ impl Server {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
         epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(CONNECTION), flags)?;
         self.connection = Some(Connection::new(stream));
-        let known = self.journal.entries().map(|(id, entry)| Known {
-            id: id.clone(),
-            started_at: entry.started_at,
-            end: entry.end.clone(),
-        });
-        let welcome =
-            Welcome { instances: known.collect(), abilities: self.abilities, obstacles: self.obstacles.clone() };
-        self.report(&Report::Welcome(welcome));
+        self.welcome();
         Ok(())
     }
 
+    /// What the journal may still forget is told later, like any other news.
+    fn welcome(&mut self) {
+        self.reports.clear();
+        // It is not told of these, so it orders what it still wants.
+        self.starts.clear();
+        let (mut instances, mut ends) = (Vec::new(), Vec::new());
+        for (id, entry) in self.journal.entries() {
+            let (told, later) = match self.journal.has_unwritten_end(id) {
+                true => (None, entry.end.clone()),
+                false => (entry.end.clone(), None),
+            };
+            instances.push(Known { id: id.clone(), started_at: entry.started_at, end: told });
+            ends.extend(later.map(|end| Report::Exited { id: id.clone(), end }));
+        }
+        let welcome = Welcome { instances, abilities: self.abilities, obstacles: self.obstacles.clone() };
+        self.report(Report::Welcome(welcome));
+        ends.into_iter().for_each(|end| self.report(end));
+        if let (Some(stall), Some(connection)) = (&self.stall, &mut self.connection) {
+            connection.remark(&stall.remark);
+        }
+    }
+
     fn disconnect(&mut self) {
+        self.reports.clear();
         if let Some(old) = self.connection.take() {
             let _ = epoll::delete(&self.epoll, old.stream());
         }
     }
 
-    fn report(&mut self, report: &Report) {
+    fn report(&mut self, report: Report) {
         // Without a node nothing is lost: the journal has it, and the next node is welcomed with it.
-        if let Some(connection) = &mut self.connection
-            && !connection.queue(report)
-        {
-            self.disconnect();
+        if self.connection.is_some() {
+            self.reports.push(report);
         }
     }
 
+    /// Nobody is told of an end that could be forgotten.
     fn send(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
+        let is_held = |report: &mut Report| match report {
+            Report::NotStarted { id, .. } | Report::Exited { id, .. } => self.journal.has_unwritten_end(id),
+            Report::Welcome(_) | Report::Started { .. } | Report::ExecFinished { .. } => false,
+        };
+        let is_open = self.reports.extract_if(.., |report| !is_held(report)).all(|report| connection.queue(&report));
+        if !(is_open && connection.send()) {
+            self.disconnect();
+        }
+    }
+
+    /// Says what concerns no instance to whoever looks after this machine.
+    fn remark(&mut self, remark: &str) {
+        super::complain(remark);
         if let Some(connection) = &mut self.connection
-            && !connection.send()
+            && !connection.remark(remark)
         {
             self.disconnect();
         }
     }
 
-    fn receive(&mut self) -> io::Result<()> {
-        let Some(connection) = &mut self.connection else { return Ok(()) };
+    /// How much there is to write, in whatever measure.
+    fn backlog(&self) -> usize {
+        self.journal.unwritten() + self.starts.len()
+    }
+
+    /// A disk that takes nothing is not tried again by every turn of the loop.
+    fn may_write(&self) -> bool {
+        let is_due = |stall: &Stall| Instant::now() >= stall.next_try || stall.backlog != self.backlog();
+        self.stall.as_ref().is_none_or(is_due)
+    }
+
+    fn write_journal(&mut self) {
+        if self.journal.unwritten() > 0 && self.may_write() {
+            let written = self.journal.write();
+            self.note(written);
+        }
+    }
+
+    /// A full disk must not cost the containers (PL-3.5): they go on, and what there is to write waits.
+    fn note(&mut self, written: io::Result<()>) {
+        match written {
+            // With orders waiting it is not over yet, though a record may have found room.
+            Ok(()) if !self.starts.is_empty() => {}
+            Ok(()) => {
+                if self.stall.take().is_some() {
+                    self.remark("the node's directory can be written again");
+                }
+            }
+            Err(error) => self.stalled(&error),
+        }
+    }
+
+    fn stalled(&mut self, error: &io::Error) {
+        let (next_try, backlog) = (Instant::now() + RETRY_INTERVAL, self.backlog());
+        if let Some(stall) = &mut self.stall {
+            (stall.next_try, stall.backlog) = (next_try, backlog);
+            return;
+        }
+        let remark = format!(
+            "the node's directory cannot be written: {error}; containers go on, but no others are started and no ends are \
+             told until it can"
+        );
+        self.remark(&remark);
+        self.stall = Some(Stall { next_try, backlog, remark });
+    }
+
+    fn receive(&mut self) {
+        let Some(connection) = &mut self.connection else { return };
         let (requests, is_open) = connection.receive();
         for request in requests {
-            self.handle(request)?;
+            self.handle(request);
         }
         if !is_open {
             self.disconnect();
         }
-        Ok(())
     }
 
-    fn handle(&mut self, request: Request) -> io::Result<()> {
+    fn handle(&mut self, request: Request) {
         match request {
-            Request::Start(launch) => self.take_start(*launch)?,
+            Request::Start(launch) => self.take_start(*launch),
             Request::Terminate(id) => self.signal(&id, Signal::TERM),
             Request::Kill(id) => self.kill(&id),
             Request::Exec(exec) => self.exec(*exec),
-            Request::Forget(ids) => {
-                for id in ids {
-                    self.journal.forget(&id)?;
-                }
-            }
+            Request::Forget(ids) => ids.iter().for_each(|id| self.journal.forget(id)),
         }
-        Ok(())
     }
 
     /// Starts are gathered so that one sync of the journal serves all that came together.
-    fn take_start(&mut self, launch: Launch) -> io::Result<()> {
+    fn take_start(&mut self, launch: Launch) {
         let id = &launch.id;
         match self.journal.get(id) {
-            None => {
-                self.journal.starting(id)?;
-                self.starts.push(launch);
-            }
+            None if self.starts.iter().any(|start| start.id == *id) => {}
+            None => self.starts.push(launch),
             // Asked again by a node that did not hear the answer.
             Some(entry) => {
                 let (started_at, end) = (entry.started_at, entry.end.clone());
                 let id = id.clone();
                 if let Some(at) = started_at {
-                    self.report(&Report::Started { id: id.clone(), at });
+                    self.report(Report::Started { id: id.clone(), at });
                 }
                 if let Some(end) = end {
-                    self.report(&Report::Exited { id, end });
+                    self.report(Report::Exited { id, end });
                 }
             }
         }
-        Ok(())
     }
 
-    fn start_all(&mut self) -> io::Result<()> {
-        if self.starts.is_empty() {
-            return Ok(());
+    /// What needs the disk comes first. While that takes nothing the orders wait: a start that is not on disk could be
+    /// repeated (INV-49), and no fault of the container's shall be its end (PL-15).
+    fn start_all(&mut self) {
+        if self.starts.is_empty() || !self.may_write() {
+            return;
         }
-        self.journal.sync()?;
-        for launch in std::mem::take(&mut self.starts) {
+        let starts = std::mem::take(&mut self.starts);
+        let directories = starts.iter().filter(|launch| launch.directory.is_none()).count();
+        let ids = starts.iter().map(|launch| &launch.id);
+        if let Err(error) = self.work.reserve(directories).and_then(|()| self.journal.starting(ids)) {
+            self.starts = starts;
+            return self.stalled(&error);
+        }
+        self.note(Ok(()));
+        for launch in starts {
             let id = launch.id.clone();
             if let Err(message) = self.start(launch) {
-                self.not_started(&id, message)?;
+                self.not_started(&id, message);
             }
         }
-        Ok(())
     }
 
     fn start(&mut self, launch: Launch) -> Result<(), String> {
@@ -290,9 +388,9 @@ impl Server {
             self.memory_watch.add(&id, pid, limit_bytes);
         }
         if let Some(key) = process::identify(pid) {
-            self.journal.started(&id, key, at).map_err(|error| format!("write the journal: {error}"))?;
+            self.journal.started(&id, key, at);
         }
-        self.report(&Report::Started { id, at });
+        self.report(Report::Started { id, at });
         Ok(())
     }
 
@@ -306,6 +404,7 @@ impl Server {
             let group = groups.create(&container.launch.id, container.launch.limits);
             container.control_group = Some(group.map_err(|error| format!("set limits: {error}"))?);
         }
+        self.show_work(container);
         let launch = &container.launch;
         let mut isolation = Isolation::default()
             .with_user(launch.user, launch.group, &launch.groups)
@@ -327,6 +426,16 @@ impl Server {
         Ok(work)
     }
 
+    /// Another user cannot use the path of a working directory: it leads through directories that only ours may enter.
+    /// They stay closed; the container sees its own at another place.
+    fn show_work(&self, container: &mut Container) {
+        if let (Some(work), Some(_), true) = (&container.work, container.launch.user, self.abilities.mounts) {
+            let (source, target) = (work.path().to_owned(), PathBuf::from(isolation::WORK));
+            container.launch.directory = Some(target.clone());
+            container.launch.mounts.push(Mount { source, sub_path: None, target, read_only: false });
+        }
+    }
+
     fn put_away(&mut self, container: Container) {
         if let Some(group) = container.control_group {
             group.remove();
@@ -345,12 +454,11 @@ impl Server {
         }
     }
 
-    fn not_started(&mut self, id: &InstanceId, message: String) -> io::Result<()> {
+    fn not_started(&mut self, id: &InstanceId, message: String) {
         let at = Timestamp::now();
         let end = End::not_started(message.clone(), at);
-        self.journal.ended(id, &end)?;
-        self.report(&Report::NotStarted { id: id.clone(), message, at });
-        Ok(())
+        self.journal.ended(id, &end);
+        self.report(Report::NotStarted { id: id.clone(), message, at });
     }
 
     fn add(&mut self, process: Process, purpose: Purpose, started_at: Timestamp) -> io::Result<u64> {
@@ -374,7 +482,7 @@ impl Server {
     fn exec(&mut self, exec: Exec) {
         let token = exec.token;
         if let Err(message) = self.try_exec(exec) {
-            self.report(&Report::ExecFinished { token, outcome: ExecOutcome::Failed(message) });
+            self.report(Report::ExecFinished { token, outcome: ExecOutcome::Failed(message) });
         }
     }
 
@@ -476,14 +584,14 @@ impl Server {
                     (false, Cause::Signal(signal)) => ExecOutcome::Exited { code: 128 + signal, output },
                     (false, _) => ExecOutcome::Exited { code: 137, output },
                 };
-                self.report(&Report::ExecFinished { token, outcome });
+                self.report(Report::ExecFinished { token, outcome });
             }
-            Purpose::Container(container) => self.container_exited(*container, cause, task.started_at)?,
+            Purpose::Container(container) => self.container_exited(*container, cause, task.started_at),
         }
         Ok(())
     }
 
-    fn container_exited(&mut self, mut container: Container, cause: Cause, started_at: Timestamp) -> io::Result<()> {
+    fn container_exited(&mut self, mut container: Container, cause: Cause, started_at: Timestamp) {
         let finished_at = Timestamp::now();
         let _ = container.log.finish(&self.layout.logs(), finished_at);
         let launch = &container.launch;
@@ -503,9 +611,8 @@ impl Server {
         };
         let id = launch.id.clone();
         self.put_away(container);
-        self.journal.ended(&id, &end)?;
-        self.report(&Report::Exited { id, end });
-        Ok(())
+        self.journal.ended(&id, &end);
+        self.report(Report::Exited { id, end });
     }
 
     /// Probes and hooks do not outlive what they are about.

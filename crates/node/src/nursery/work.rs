@@ -43,15 +43,24 @@ impl WorkDirectories {
         Ok(Self { root, free: Vec::new(), next: 0, owner: rustix::process::geteuid().as_raw() })
     }
 
-    pub(super) fn take(&mut self) -> io::Result<WorkDirectory> {
-        if let Some(number) = self.free.pop() {
-            return Ok(WorkDirectory { number, path: self.path(number) });
+    /// Makes sure that so many can be taken, whatever becomes of the disk.
+    pub(super) fn reserve(&mut self, count: usize) -> io::Result<()> {
+        while self.free.len() < count {
+            match DirBuilder::new().mode(MODE).create(self.path(self.next)) {
+                Ok(()) => self.free.push(self.next),
+                // Somebody else's, and in nobody's way.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+            self.next += 1;
         }
-        let number = self.next;
-        let path = self.path(number);
-        DirBuilder::new().mode(MODE).create(&path)?;
-        self.next += 1;
-        Ok(WorkDirectory { number, path })
+        Ok(())
+    }
+
+    pub(super) fn take(&mut self) -> io::Result<WorkDirectory> {
+        self.reserve(1)?;
+        let number = self.free.pop().ok_or(io::ErrorKind::NotFound)?;
+        Ok(WorkDirectory { number, path: self.path(number) })
     }
 
     /// Nothing uses the directory any more.
@@ -116,5 +125,22 @@ mod tests {
         assert!(outside.join("kept").exists(), "links are not followed");
         let (one, two) = (directories.take().unwrap(), directories.take().unwrap());
         assert_ne!(one.path(), two.path());
+    }
+
+    #[test]
+    fn what_is_reserved_can_be_taken_without_room() {
+        let temporary = TempDir::new().unwrap();
+        let root = temporary.path().join("work");
+        let mut directories = WorkDirectories::open(root.clone()).unwrap();
+        fs::write(root.join("1"), "not ours").unwrap();
+        directories.reserve(2).unwrap();
+        // No directory can be made where there is none.
+        let away = temporary.path().join("away");
+        fs::rename(&root, &away).unwrap();
+        let taken = [directories.take().unwrap(), directories.take().unwrap()];
+        assert!(directories.reserve(1).is_err() && directories.take().is_err());
+        fs::rename(&away, &root).unwrap();
+        assert!(taken.iter().all(|it| it.path().is_dir()));
+        directories.take().unwrap();
     }
 }

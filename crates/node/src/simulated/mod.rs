@@ -50,7 +50,12 @@ impl SimulatedOptions {
     pub fn new(count: usize) -> Self {
         Self {
             names: (0..count).map(|number| format!("simulated-{number}")).collect(),
-            capacity: Capacity { cpu_millis: 1_000_000_000, memory_bytes: 1 << 50, pods: 1_000_000 },
+            capacity: Capacity {
+                cpu_millis: 1_000_000_000,
+                memory_bytes: 1 << 50,
+                ephemeral_storage_bytes: 1 << 50,
+                pods: 1_000_000,
+            },
             behaviour: Behaviour::default(),
         }
     }

@@ -19,7 +19,7 @@ fn reason_and_message(pod: &Value) -> (&str, &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_that_do_not_fit_are_refused() {
-    let capacity = Capacity { cpu_millis: 2000, memory_bytes: 1 << 30, pods: 10 };
+    let capacity = Capacity { cpu_millis: 2000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 1 << 30, pods: 10 };
     let cluster = Cluster::start_with(|options| options.capacity = capacity).await;
     cluster.create_pod("first", asking("sleep 1000", "1500m")).await;
     cluster.wait_for("first", |pod| pod["status"]["phase"] == "Running").await;

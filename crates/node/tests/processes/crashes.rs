@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use serde_json::json;
+
 use crate::support::{self, Cluster, Gate, until};
 use crate::{script, terminated};
 
@@ -47,9 +49,32 @@ async fn containers_of_a_killed_nursery_are_reported_as_lost() {
     let pod = cluster.wait_for_end("p").await;
     assert_eq!(terminated(&pod)["reason"], "ContainerStatusUnknown", "{pod:#}");
     assert_eq!(terminated(&pod)["exitCode"], 137);
+    assert_eq!(cluster.log("p").await, log, "what it said can still be read (PL-124)");
     until("nothing is left", || async { !pids.iter().any(|pid| support::is_alive(*pid)) }).await;
     cluster.create_pod("next", script("exit 0")).await;
     cluster.wait_for_end("next").await;
+}
+
+/// PL-28: a pod that lost everything begins anew, with its init containers.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_of_a_killed_nursery_begins_anew() {
+    let cluster = Cluster::start().await;
+    let (inits, went) = (cluster.directory().join("inits"), cluster.directory().join("went"));
+    let text = format!("test -e {0} && exit 0; : > {0}; exec sleep 1000", went.display());
+    let mut spec = script(&text);
+    spec["restartPolicy"] = "OnFailure".into();
+    let init = format!("echo again >> {}", inits.display());
+    spec["initContainers"] = json!([{"name": "i", "image": "unused", "command": ["sh", "-c", init]}]);
+    cluster.create_pod("p", spec).await;
+    until("it runs", || async { went.exists() }).await;
+    cluster.wait_for("p", |pod| pod["status"]["phase"] == "Running").await;
+    cluster.kill_nursery();
+    let pod = cluster.wait_for_end("p").await;
+    assert_eq!(pod["status"]["phase"], "Succeeded", "{pod:#}");
+    assert_eq!(std::fs::read_to_string(&inits).unwrap(), "again\nagain\n");
+    for list in ["initContainerStatuses", "containerStatuses"] {
+        assert_eq!(pod["status"][list][0]["restartCount"], 1, "{pod:#}");
+    }
 }
 
 /// REG-H08 at its narrowest: the end comes after the node has come back and before it is shown the pod.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::Cluster;
+use crate::support::{Cluster, until};
 use crate::{script, terminated};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -65,6 +65,26 @@ async fn on_failure_restarts_in_place() {
     assert_eq!(pod["status"]["phase"], "Succeeded");
     assert_eq!(status["restartCount"], 1);
     assert_eq!(status["lastState"]["terminated"]["exitCode"], 7);
+}
+
+/// PL-25, PL-136: what happens again is counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_is_told_by_the_events_of_the_first_start() {
+    let cluster = Cluster::start().await;
+    let went = cluster.directory().join("went");
+    let mut spec = script(&format!("test -e {0} && exit 0; : > {0}; exit 1", went.display()));
+    spec["restartPolicy"] = json!("OnFailure");
+    cluster.create_pod("p", spec).await;
+    assert_eq!(cluster.wait_for_end("p").await["status"]["phase"], "Succeeded");
+    until("both starts are told", || async {
+        let events = cluster.get("/api/v1/namespaces/default/events").await.unwrap_or_default();
+        let counts = |reason: &str| -> Vec<i64> {
+            let of_reason = events["items"].as_array().into_iter().flatten().filter(|it| it["reason"] == reason);
+            of_reason.filter_map(|event| event["count"].as_i64()).collect()
+        };
+        (counts("Created"), counts("Started")) == (vec![2], vec![2])
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

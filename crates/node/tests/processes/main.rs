@@ -4,6 +4,7 @@ mod admission;
 mod crashes;
 mod credentials;
 mod exits;
+mod full_disk;
 mod history;
 mod inputs;
 mod limits;
@@ -13,6 +14,7 @@ mod secrets;
 mod stopping;
 #[path = "../support/mod.rs"]
 mod support;
+mod surroundings;
 
 use serde_json::{Value, json};
 

@@ -104,8 +104,13 @@ impl Cluster {
         std::fs::read_to_string(self.node_directory().join("nursery/journal")).unwrap_or_default()
     }
 
+    /// The process that owns the containers.
+    pub fn nursery(&self) -> i32 {
+        nursery_of(&self.node_directory()).expect("no nursery runs")
+    }
+
     pub fn kill_nursery(&self) {
-        let pid = nursery_of(&self.node_directory()).expect("no nursery runs");
+        let pid = self.nursery();
         rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL)
             .unwrap();
     }

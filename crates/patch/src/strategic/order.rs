@@ -1,7 +1,7 @@
 //! The order of a merged list (AS-122) and the directive that fixes it, `$setElementOrder` (AS-123). Follows
 //! `mergePatchIntoOriginal`, `normalizeElementOrder` and `mergeSortedSlice`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -55,7 +55,7 @@ fn merge_ordered_list(
         None => ours.unwrap_or_default().to_vec(),
     };
     if let Some(key) = key {
-        merged.iter().try_for_each(|item| key_of(item, key).map(drop))?;
+        find_each(&merged, order, key)?;
     }
     item_kind(ours.unwrap_or_default(), theirs.unwrap_or_default())?;
     let arranged = arrange(merged, order, &live_order, key)?;
@@ -68,39 +68,45 @@ fn validate(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), P
     if patch.is_empty() || order.is_empty() {
         return Ok(());
     }
-    let mut positions = order.iter();
-    for item in patch {
-        if key.is_some() {
-            let members = item.as_object().ok_or_else(|| bad_argument("map[string]interface {}", item))?;
-            if members.contains_key(PATCH) {
-                continue;
-            }
-        }
-        let found = match key {
-            None => positions.any(|position| position == item),
-            Some(key) => find_key(&mut positions, key_of(item, key)?, key)?,
+    if key.is_some()
+        && let Some(item) = patch.iter().find(|item| !item.is_object())
+    {
+        return Err(bad_argument("map[string]interface {}", item));
+    }
+    let is_deletion = |item: &Value| key.is_some() && item[PATCH] == "delete";
+    let mut items = patch.iter().filter(|item| !is_deletion(item)).peekable();
+    for position in order {
+        // Other directives do not count either, but only as long as there are positions.
+        while items.next_if(|item| item.get(PATCH).is_some()).is_some() {}
+        let Some(item) = items.peek() else { return Ok(()) };
+        let is_here = match key {
+            None => *item == position,
+            Some(key) => key_of(item, key)? == key_of(position, key)?,
         };
-        if !found {
-            let (patch, order) = (plain_list(patch), plain_list(order));
-            return Err(PatchError::internal(format!(
-                "The order in patch list:\n{patch}\n doesn't match {SET_ELEMENT_ORDER} list:\n{order}\n"
-            )));
+        if is_here {
+            items.next();
+        }
+    }
+    if items.peek().is_none() {
+        return Ok(());
+    }
+    let (patch, order) = (plain_list(patch), plain_list(order));
+    Err(PatchError::internal(format!(
+        "The order in patch list:\n{patch}\n doesn't match {SET_ELEMENT_ORDER} list:\n{order}\n"
+    )))
+}
+
+/// Looks every merged item up in the order list. A position that is no object is in the way of all that come after it.
+fn find_each(merged: &[Value], order: &[Value], key: &str) -> Result<(), PatchError> {
+    let obstacle = order.iter().position(|position| !position.is_object()).unwrap_or(order.len());
+    let found_before: HashSet<&Value> = order[..obstacle].iter().filter_map(|position| position.get(key)).collect();
+    for item in merged {
+        let value = key_of(item, key)?;
+        if obstacle < order.len() && !found_before.contains(value) {
+            return Err(PatchError::internal(format!("value for key {obstacle} is not a map")));
         }
     }
     Ok(())
-}
-
-fn find_key<'a>(
-    positions: &mut impl Iterator<Item = &'a Value>,
-    wanted: &Value,
-    key: &str,
-) -> Result<bool, PatchError> {
-    for position in positions {
-        if key_of(position, key)? == wanted {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 /// Puts a merged list of objects, or of primitives if there is no key, into the order of AS-122: `first` holds items
@@ -130,10 +136,10 @@ fn interleave(
 ) -> Vec<Value> {
     let named_position = positions(first);
     let live_position = positions(live_order);
-    let (mut named, mut others): (Vec<_>, Vec<_>) =
+    let (mut named, others): (Vec<_>, Vec<_>) =
         merged.into_iter().partition(|item| named_position.contains_key(key_of(item)));
     named.sort_by_key(|item| named_position.get(key_of(item)).copied());
-    others.sort_by_key(|item| live_position.get(key_of(item)).copied());
+    let others = by_live_position(others, |item| live_position.get(key_of(item)).copied());
 
     let mut out = Vec::with_capacity(named.len() + others.len());
     let mut others = others.into_iter().peekable();
@@ -149,6 +155,29 @@ fn interleave(
     }
     out.extend(others);
     out
+}
+
+/// Items that the patch does not name, in live order. Where an empty order list names nothing, new items are among them.
+///
+/// Upstream's comparison finds a new item before every other and every other before it. In the insertion sort that Go
+/// uses for lists this short, such an item then goes to the front and lets all that follow it pass.
+fn by_live_position(mut items: Vec<Value>, position: impl Fn(&Value) -> Option<usize>) -> Vec<Value> {
+    const INSERTION_SORT_MAX: usize = 20;
+    if items.len() > INSERTION_SORT_MAX || items.iter().all(|item| position(item).is_some()) {
+        items.sort_by_key(|item| position(item).unwrap_or(usize::MAX));
+        return items;
+    }
+    let mut sorted: Vec<Value> = Vec::with_capacity(items.len());
+    for item in items {
+        let at = position(&item);
+        let goes_before = |other: &Value| match (at, position(other)) {
+            (Some(at), Some(other)) => at < other,
+            _ => true,
+        };
+        let place = sorted.iter().rposition(|other| !goes_before(other)).map_or(0, |before| before + 1);
+        sorted.insert(place, item);
+    }
+    sorted
 }
 
 /// Where each value first occurs.

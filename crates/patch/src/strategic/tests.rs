@@ -211,6 +211,22 @@ fn set_element_order_fixes_the_order() {
         expect![[r#"{"containers":[{"name":"a"}]}"#]],
     );
     check(r#"PodSpec | {} | {"$setElementOrder/containers":[{"name":"a"}]}"#, expect!["{}"]);
+    containers(
+        r#"{"$setElementOrder/containers":[],"containers":[{"name":"c","image":"c:1"}]}"#,
+        expect![[
+            r#"{"containers":[{"name":"main","image":"a:1"},{"name":"side","image":"b:1"},{"name":"c","image":"c:1"}]}"#
+        ]],
+    );
+    containers(
+        r#"{"$setElementOrder/containers":[],"containers":[{"name":"c"},{"name":"d"}]}"#,
+        expect![[
+            r#"{"containers":[{"name":"main","image":"a:1"},{"name":"side","image":"b:1"},{"name":"d"},{"name":"c"}]}"#
+        ]],
+    );
+    containers(
+        r#"{"$setElementOrder/containers":[{"name":"new"}],"containers":[{"$patch":"replace"},{"name":"new"}]}"#,
+        expect![[r#"{"containers":[{"name":"new"}]}"#]],
+    );
     finalizers(r#"{"$setElementOrder/finalizers":["y","x"]}"#, expect![[r#"{"finalizers":["y","x"]}"#]]);
 }
 
@@ -237,6 +253,20 @@ fn set_element_order_must_cover_the_patch() {
     containers(
         r#"{"$setElementOrder/containers":"x"}"#,
         expect!["500: expected a []interface {}, but received a string"],
+    );
+    containers(
+        r#"{"$setElementOrder/containers":[{"name":"new"}],"containers":[{"name":"new"},{"$patch":"replace"}]}"#,
+        expect![[r#"
+            500: The order in patch list:
+            [map[name:new] map[$patch:replace]]
+             doesn't match $setElementOrder list:
+            [map[name:new]]
+        "#]],
+    );
+    containers(r#"{"$setElementOrder/containers":["main"]}"#, expect!["500: value for key 0 is not a map"]);
+    containers(
+        r#"{"$setElementOrder/containers":[{"name":"main"},"side"]}"#,
+        expect!["500: value for key 1 is not a map"],
     );
     containers(r#"{"$setElementOrder":[]}"#, expect!["400: invalid patch format of setElementOrder list"]);
     containers(

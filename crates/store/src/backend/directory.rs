@@ -6,9 +6,9 @@
 use crate::private::{self, PrivateError};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -73,6 +73,23 @@ impl Directory {
 
     pub(super) fn engine(&self) -> PathBuf {
         self.path.join(ENGINE)
+    }
+
+    /// Makes the directory of the engine, or closes it to others. The engine gives its files the modes that the umask
+    /// leaves them; if the data directory were ever opened or moved, this still keeps others out (BI-122, INV-53).
+    pub(super) fn close_engine(&self) -> Result<(), DirectoryError> {
+        let engine = self.engine();
+        let metadata = match std::fs::metadata(&engine) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(private::directory(&engine)?),
+            found => found.map_err(io_error("look at", &engine))?,
+        };
+        // Older versions left this one to the umask too, so others writing to it is no reason to refuse it: so far ours
+        // around it has kept them out.
+        let is_ours = metadata.uid() == rustix::process::geteuid().as_raw();
+        if is_ours && metadata.is_dir() && metadata.mode() & 0o077 != 0 {
+            std::fs::set_permissions(&engine, Permissions::from_mode(0o700)).map_err(io_error("restrict", &engine))?;
+        }
+        Ok(())
     }
 
     /// Says that the directory is complete. Until then, opening it again starts over.
@@ -173,8 +190,6 @@ fn io_error(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Dir
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::Permissions;
-    use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
     fn temporary() -> tempfile::TempDir {
         tempfile::tempdir().unwrap()
@@ -192,6 +207,20 @@ mod tests {
         assert_eq!(mode(&path), 0o700);
         assert_eq!(mode(&path.join(LOCK)), 0o600);
         assert_eq!(mode(&path.join(FORMAT)), 0o600);
+    }
+
+    /// BI-122: whatever the umask was when the engine's directory was made.
+    #[test]
+    fn the_engines_directory_is_ours_alone() {
+        let parent = temporary();
+        let directory = Directory::open(parent.path()).unwrap();
+        directory.close_engine().unwrap();
+        assert_eq!(mode(&directory.engine()), 0o700, "made");
+        for given in [0o777, 0o775, 0o755, 0o700] {
+            std::fs::set_permissions(directory.engine(), Permissions::from_mode(given)).unwrap();
+            directory.close_engine().unwrap();
+            assert_eq!(mode(&directory.engine()), 0o700, "was {given:o}");
+        }
     }
 
     #[test]

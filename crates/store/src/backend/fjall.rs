@@ -62,6 +62,7 @@ impl FjallBackend {
             let path = path.join(super::acknowledged::FILE_NAME);
             DirectoryError::Io { attempt: "open", path, source }
         })?;
+        directory.close_engine()?;
         journal::check(&directory.engine())?;
         let (database, records, checkpoint) =
             guard("open the data", path, || open_engine(&directory.engine(), options))?;
@@ -178,5 +179,24 @@ impl Backend for FjallBackend {
 impl std::fmt::Debug for FjallBackend {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("FjallBackend").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
+    /// BI-122: the engine's files have the modes that the umask leaves them, whatever it is.
+    #[test]
+    fn the_engines_files_are_out_of_reach_of_others() {
+        let parent = tempfile::tempdir().unwrap();
+        let open = || FjallBackend::open(parent.path(), &FjallOptions::default()).unwrap().directory.engine();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        let engine = open();
+        assert_eq!(mode(&engine), 0o700);
+        std::fs::set_permissions(&engine, Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(mode(&open()), 0o700, "of an older version");
     }
 }

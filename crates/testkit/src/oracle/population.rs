@@ -216,7 +216,10 @@ impl Judge<'_> {
             !before.metadata.is_deleting() && step.after.as_ref().is_none_or(|after| after.metadata.is_deleting());
         let marked = !before.is_surplus() && step.after.as_ref().is_some_and(|after| after.is_surplus());
         let ended_at = self.ledger.pods.get(&uid).and_then(|pod| pod.ended_at);
-        if (deletes || marked) && before.ended().is_some() && !is_recent(ended_at, change.at, self.tolerance.window) {
+        // An eviction writes twice, and the second time may look like the work of whoever writes meanwhile.
+        let evicted = before.status.conditions.iter().any(|one| one.kind == "DisruptionTarget");
+        let long_ended = before.ended().is_some() && !is_recent(ended_at, change.at, self.tolerance.window);
+        if (deletes || marked) && long_ended && !evicted {
             let name = format!("pod {}", before.metadata.name);
             self.broken("INV-23", change.revision, name, "removed although it had ended long before");
         }

@@ -17,7 +17,7 @@ use super::{
 const FOR_EVER: [&str; 4] = ["Complete", "Failed", "SuccessCriteriaMet", "FailureTarget"];
 
 /// Less than there is between a sync that failed and the next one of the same Job.
-const ATTEMPT: Duration = Duration::from_millis(500);
+const ATTEMPT: Duration = Duration::from_millis(100);
 
 /// Reasons of events that announce the end of a Job.
 const FINISHES: [&str; 6] = [

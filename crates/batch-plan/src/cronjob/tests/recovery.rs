@@ -81,6 +81,56 @@ fn a_forgotten_and_finished_job_is_not_started_again() {
     assert_eq!(world.sync(), "wake 59m\n");
 }
 
+/// INV-37, INV-38: what nobody can ask for is no Job. It keeps nothing from being started, and is not listed for long.
+#[test]
+fn an_entry_that_can_be_no_job_of_the_cronjob_counts_as_gone() {
+    let entry = |namespace: &str, name: &str| json!({"namespace": namespace, "name": name, "uid": "u"});
+    for (entry, name) in [
+        (json!({}), ""),
+        (json!({"name": "j", "uid": "u"}), "j"),
+        (entry("other", "j"), "j"),
+        (entry("ns", ""), ""),
+        (entry("ns", ".."), ".."),
+        (entry("ns", "../../other/jobs/j"), "../../other/jobs/j"),
+        (entry("ns", "j/status"), "j/status"),
+        (entry("ns", "j?watch=1"), "j?watch=1"),
+        (entry("ns", "J"), "J"),
+    ] {
+        for policy in ["A", "F", "R"] {
+            let mut world = World::parse(&format!("ran due {policy}"));
+            world.list_entry(entry.clone());
+            let missing = format!("Normal MissingJob: Active job went missing: {name}");
+            let status = "status active=[c-24394200] last=10:00:00";
+            assert_eq!(world.sync(), format!("create c-24394200\n{status}\n{missing}\nwake 59m\n"), "{policy} {entry}");
+            assert_eq!(world.sync(), "wake 59m\n", "{policy} {entry}");
+        }
+    }
+}
+
+/// INV-36, INV-38: the uid says which Job is meant, so it still counts for the concurrency policy.
+#[test]
+fn an_entry_with_a_wrong_name_for_a_known_job_is_put_right() {
+    for (namespace, name) in [("ns", ""), ("ns", ".."), ("ns", "other"), ("", "c-24394140"), ("other", "c-24394140")] {
+        let listed = |policy: &str| {
+            let mut world = World::parse(&format!("ran due {policy} | job c-24394140 running for=09:00:00"));
+            world.list_entry(json!({"namespace": namespace, "name": name, "uid": "uid-c-24394140"}));
+            world.sync()
+        };
+        let about = format!("{namespace}/{name}");
+        let active = "Normal JobAlreadyActive: Not starting job because prior execution is running and concurrency \
+                      policy is Forbid";
+        let put_right = "status active=[c-24394140] last=09:01:00";
+        assert_eq!(listed("F"), format!("{active}\n{put_right}\nwake 59m\n"), "{about}");
+        let replaced = "replace c-24394140\ncreate c-24394200\nstatus active=[c-24394200] last=10:00:00\n";
+        assert_eq!(listed("R"), format!("{replaced}wake 59m\n"), "{about}");
+    }
+    // One that has finished is off the list at once.
+    let mut world = World::parse("ran before | job j complete");
+    world.list_entry(json!({"namespace": "ns", "name": "", "uid": "uid-j"}));
+    let seen = "status active=[] last=09:01:00\nNormal SawCompletedJob: Saw completed job: j, condition: Complete\n";
+    assert_eq!(world.sync(), format!("{seen}wake 1m\n"));
+}
+
 /// CJ-74: Jobs made by hand are noticed, and nothing else.
 #[test]
 fn a_job_made_by_hand_neither_blocks_nor_is_listed() {

@@ -118,6 +118,11 @@ impl World {
     fn list(&mut self, name: &str) {
         let entry = json!({"apiVersion": "batch/v1", "kind": "Job", "name": name, "namespace": "ns",
             "uid": format!("uid-{name}"), "resourceVersion": "1"});
+        self.list_entry(entry);
+    }
+
+    /// Puts an entry on the list as somebody may have written it.
+    pub(super) fn list_entry(&mut self, entry: Value) {
         self.cron_job["status"]["active"].as_array_mut().unwrap().push(entry);
     }
 
@@ -177,7 +182,10 @@ impl World {
         let snapshot = Snapshot { cron_job: &cron_job, jobs: &jobs, now: self.now, local_zone: &TimeZone::UTC };
         let stored = self.jobs.iter().chain(&self.unseen);
         let stored: HashSet<&str> = stored.map(|job| job["metadata"]["uid"].as_str().unwrap()).collect();
-        let asked = questions(&snapshot).jobs.into_iter().map(|entry| entry.uid);
+        let asked = questions(&snapshot).jobs;
+        // The address of anything else is not that of a Job.
+        assert!(asked.iter().all(|entry| *entry.namespace == *"ns" && !entry.name.is_empty() && *entry.name != *".."));
+        let asked = asked.into_iter().map(|entry| entry.uid);
         let gone: HashSet<Uid> = asked.filter(|uid| !stored.contains(uid.to_string().as_str())).collect();
         let mut said = String::new();
         let mut observation = observe(&snapshot, &gone);

@@ -77,6 +77,32 @@ async fn replace_deletes_the_running_job_first() {
     assert!(position(Method::DELETE) < position(Method::POST));
 }
 
+/// INV-39: the Job that is to be replaced ends just before it is looked at; the watch will tell later.
+#[tokio::test]
+async fn a_job_that_has_ended_is_not_replaced_but_kept_as_history() {
+    let at = "2016-05-19T11:00:00Z";
+    let end = Fault::Interference(Arc::new(move |client| {
+        async move {
+            let path = JOBS.subresource("default", &job_at(10), "status");
+            let condition =
+                |kind: &str| json!({"type": kind, "status": "True", "lastTransitionTime": at, "lastProbeTime": at});
+            let conditions = json!([condition("SuccessCriteriaMet"), condition("Complete")]);
+            let patch = json!({"status": {"startTime": at, "completionTime": at, "conditions": conditions}});
+            requests::patch::<Ignored>(&client, &path, PatchType::Merge, &patch).await.unwrap();
+        }
+        .boxed()
+    }));
+    let scene = Scene::new(Faults::at_first(Method::GET, "/jobs/c-", end)).await;
+    scene.hourly(json!({"concurrencyPolicy": "Replace"})).await;
+    scene.strike(10);
+    scene.wait_served(10, 1).await;
+    scene.strike(11);
+    let served = scene.wait_served(11, 1).await;
+    assert_eq!(active_names(&served), [job_at(11)]);
+    assert_eq!(served["status"]["lastSuccessfulTime"], at);
+    assert_eq!(scene.job_names().await, [job_at(10), job_at(11)]);
+}
+
 #[tokio::test]
 async fn suspended_nothing_starts_and_resumed_the_latest_missed_time_does() {
     let scene = Scene::new(Faults::none()).await;
@@ -133,6 +159,28 @@ async fn a_full_quota_does_not_keep_history() {
     // REG-F20.
     let status = scene.wait_active(0).await["status"].clone();
     assert!(status["lastSuccessfulTime"].is_string());
+}
+
+/// INV-37, INV-32: the addresses of such Jobs are those of other things, or of nothing.
+#[tokio::test]
+async fn entries_of_the_status_that_are_no_jobs_do_not_stop_a_cronjob() {
+    let scene = Scene::new(Faults::none()).await;
+    scene.hourly(json!({"concurrencyPolicy": "Forbid"})).await;
+    let entry = |name: &str| json!({"namespace": "default", "name": name, "uid": "u"});
+    for (hour, active) in [
+        (10, json!([{}])),
+        (11, json!([entry("..")])),
+        (12, json!([entry("a/b%2f"), {"name": "c", "namespace": "kube-system", "uid": "v"}, entry("")])),
+        (13, json!([null, {"name": null, "uid": null}])),
+    ] {
+        scene.world.patch_status(CRON_JOBS, "default", "c", json!({"status": {"active": active}})).await;
+        scene.strike(hour);
+        let served = scene.wait_served(hour, 1).await;
+        assert_eq!(active_names(&served), [job_at(hour)]);
+        scene.finish(&job_at(hour), "Complete").await;
+        scene.wait_active(0).await;
+    }
+    scene.world.wait_event("MissingJob").await;
 }
 
 /// CJ-70: upstream sleeps for good.

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ExecAction, HTTPGetAction, SleepAction, TCPSock
 
 use super::{Message, Supervisor, Uid};
 use crate::agent::probing;
-use crate::lifecycle::{Hook, Index, Input, ProbeKind};
+use crate::lifecycle::{Event, Hook, Index, Input, ProbeKind};
 use crate::nursery::protocol::{Exec, ExecOutcome, Request};
 
 /// A hook without a limit of its own is cut off after this; a stop never waits longer anyway.
@@ -38,6 +38,12 @@ struct Question {
 }
 
 impl Asked {
+    /// A probe that passed, though not as it should.
+    fn warning(&self, kind: ProbeKind, text: &str) -> Event {
+        let message = format!("{} probe warning: {text}", kind.title());
+        Event { is_warning: true, reason: "ProbeWarning", message, container: Some(self.container) }
+    }
+
     fn answer(self, result: Result<(), String>) -> (Uid, Input) {
         let Self { uid, container, attempt, purpose } = self;
         let input = match purpose {
@@ -90,7 +96,17 @@ impl Supervisor {
                 tokio::time::sleep(Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0))).await;
                 Ok(())
             } else if let Some(get) = question.http_get {
-                probing::http(&get, &ports, address, limit).await
+                match asked.purpose {
+                    Purpose::Probe(kind) => {
+                        let result = probing::http(&get, &ports, address, limit).await;
+                        if let Ok(Some(warning)) = &result {
+                            let (uid, event) = (Arc::clone(&asked.uid), asked.warning(kind, warning));
+                            let _ = messages.send(Message::Event { uid, event }).await;
+                        }
+                        result.map(drop)
+                    }
+                    Purpose::Hook(_) => probing::http_hook(&get, &ports, address, limit).await,
+                }
             } else if let Some(tcp) = question.tcp_socket {
                 probing::tcp(&tcp, &ports, address, limit).await
             } else {

@@ -25,6 +25,24 @@ pub(super) fn exit(end: &End) -> Exit {
         Cause::Signal(signal) => base(128 + signal),
         Cause::OutOfMemory => Exit { reason: "OOMKilled".into(), ..base(137) },
         Cause::NotStarted => Exit { reason: "StartError".into(), started_at: Some(Timestamp::UNIX_EPOCH), ..base(128) },
-        Cause::Unseen => Exit::lost(),
+        Cause::Unseen => Exit::unseen(end.started_at, end.finished_at),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ended_unseen_keeps_the_instance_that_it_was() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let unseen = |started_at| {
+            let end = End { cause: Cause::Unseen, started_at, finished_at: at(9), message: None, log_tail: None };
+            let Exit { code, reason, started_at, has_instance, .. } = exit(&end);
+            (code, reason.into_owned(), started_at, has_instance)
+        };
+        let reason = || "ContainerStatusUnknown".to_owned();
+        assert_eq!(unseen(Some(at(5))), (137, reason(), Some(at(5)), true), "PL-124");
+        assert_eq!(unseen(None), (137, reason(), None, false), "it never started (PL-16)");
     }
 }

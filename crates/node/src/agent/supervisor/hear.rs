@@ -1,11 +1,11 @@
 //! What the nursery says about processes.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::past::Ending;
 use super::{Supervisor, Uid};
-use crate::lifecycle::{Index, Input, StartFailure};
-use crate::nursery::protocol::{End, InstanceId, Known, Report, Request, Welcome};
+use crate::lifecycle::{Exit, Index, Input, StartFailure};
+use crate::nursery::protocol::{Cause, End, InstanceId, Known, Report, Request, Welcome};
 
 impl Supervisor {
     pub(super) async fn report(&mut self, report: Report) {
@@ -94,6 +94,9 @@ impl Supervisor {
             .flat_map(|entry| &entry.instances)
             .map(|id| (id.clone(), known.get(id).cloned()))
             .collect();
+        for uid in self.pods_without_sandbox(&all) {
+            self.input(&uid, Input::SandboxLost).await;
+        }
         self.disappoint_all().await;
         for (id, known) in all {
             match known {
@@ -102,13 +105,40 @@ impl Supervisor {
                     self.instance_input(&id, |container, attempt| Input::Started { container, attempt, at }).await;
                 }
                 Some(_) => {}
-                // It never heard of the order; the order is repeated.
-                None => {
-                    let failure = StartFailure::Config("the node's nursery was restarted".to_owned());
-                    self.instance_input(&id, |container, attempt| Input::NotStarted { container, attempt, failure })
-                        .await;
-                }
+                None => self.unheard_of(&id).await,
             }
+        }
+    }
+
+    /// Pods of which something ran under a nursery that is gone.
+    fn pods_without_sandbox(&self, instances: &[(InstanceId, Option<Known>)]) -> BTreeSet<Uid> {
+        let is_lost = |id: &InstanceId, known: Option<&Known>| {
+            let life = &self.pods.get(&*id.pod)?.life;
+            let index = life.index_of(&id.container)?;
+            Some(match known {
+                Some(known) => {
+                    let is_unseen = known.end.as_ref().is_some_and(|end| end.cause == Cause::Unseen);
+                    is_unseen && life.is_current(index, id.attempt)
+                }
+                None => life.running_since(index, id.attempt).is_some(),
+            })
+        };
+        let lost = instances.iter().filter(|(id, known)| is_lost(id, known.as_ref()) == Some(true));
+        lost.map(|(id, _)| Uid::from(id.pod.as_str())).collect()
+    }
+
+    /// The nursery knows nothing of an instance: it ran and the journal is lost, or the order to start it did not arrive
+    /// and is repeated.
+    async fn unheard_of(&mut self, id: &InstanceId) {
+        let life = self.pods.get(&*id.pod).map(|entry| &entry.life);
+        let since = life.and_then(|life| life.running_since(life.index_of(&id.container)?, id.attempt));
+        if since.is_some() {
+            self.running.remove(&id.pod, &id.container, id.attempt);
+            let exit = Exit::unseen(since, self.clock.now().wall);
+            self.instance_input(id, |container, attempt| Input::Exited { container, attempt, exit }).await;
+        } else {
+            let failure = StartFailure::Config("the node's nursery was restarted".to_owned());
+            self.instance_input(id, |container, attempt| Input::NotStarted { container, attempt, failure }).await;
         }
     }
 }

@@ -41,7 +41,7 @@ use crate::launch::Surroundings;
 use crate::launch::downward::{Allocatable, PodFacts};
 use crate::launch::fit::Requests;
 use crate::launch::sources::Sources;
-use crate::lifecycle::{Index, Input, Observed, PodLifecycle};
+use crate::lifecycle::{Event, Index, Input, Observed, PodLifecycle};
 use crate::logs::Running;
 use crate::moment::{Clock, Moment};
 use crate::nursery::protocol::{Abilities, InstanceId, Known, Launch, Report, Welcome};
@@ -72,6 +72,11 @@ pub(super) enum Message {
     Input {
         uid: Uid,
         input: Input,
+    },
+    /// Something to tell people about a pod.
+    Event {
+        uid: Uid,
+        event: Event,
     },
     /// Something that nobody waits for is done.
     Nothing,
@@ -185,11 +190,11 @@ impl Supervisor {
         let (messages, inbox) = mpsc::channel(MESSAGES);
         let (kept_in, kept) = mpsc::unbounded_channel();
         let capacity = options.capacity;
-        let Capacity { cpu_millis, memory_bytes, .. } = capacity;
+        let Capacity { cpu_millis, memory_bytes, ephemeral_storage_bytes, .. } = capacity;
         let surroundings = Surroundings {
             layout: Layout::new(&options.directory),
             environment: options.environment,
-            allocatable: Allocatable { cpu_millis, memory_bytes },
+            allocatable: Allocatable { cpu_millis, memory_bytes, ephemeral_storage_bytes },
             log: options.log,
         };
         let mut supervisor = Self {
@@ -281,6 +286,7 @@ impl Supervisor {
     async fn message(&mut self, message: Message) {
         match message {
             Message::Input { uid, input } => self.input(&uid, input).await,
+            Message::Event { uid, event } => self.event(&uid, event),
             Message::Nothing => {}
             Message::StatusSent { uid, phase, is_end, answer } => {
                 self.status_sent(&uid, phase, is_end, answer).await;
