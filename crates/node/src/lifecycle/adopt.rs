@@ -154,10 +154,14 @@ fn restore(container: &mut Container, status: &api::ContainerStatus) {
     container.last = exit(&status.last_state).map(Box::new);
     if let Some(exit) = exit(&status.state) {
         container.state = State::Terminated(exit);
-        container.keep_done();
     } else if let Some(running) = status.state.as_ref().and_then(|state| state.running.as_ref()) {
         let since = running.started_at.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
         container.state = State::Running { since };
+    }
+    // Its loss was counted when it was told.
+    container.attempt -= u32::from(container.was_lost() && container.attempt > 0);
+    if matches!(container.state, State::Terminated(_)) {
+        container.keep_done();
     }
 }
 
@@ -199,7 +203,7 @@ fn found(
     }
 }
 
-/// Said to run, and the machine knows nothing of it. If it is started again, that is what counts as a restart (PL-29).
+/// Said to run, and the machine knows nothing of it.
 fn lose(container: &mut Container, now: Moment) {
     if let State::Running { since } = container.state {
         container.set_terminated(Exit::unseen(Some(since), now.wall));

@@ -96,7 +96,7 @@ pub(crate) struct Container {
     pub(crate) state: State,
     /// The end of the previous instance.
     pub(crate) last: Option<Box<Exit>>,
-    /// Number of the newest instance, counted from 0; the API's restartCount (PL-29).
+    /// Number of the newest instance, counted from 0.
     pub(crate) attempt: u32,
     /// The attempt that was ordered and whose start has not been reported.
     pub(crate) starting: Option<u32>,
@@ -178,6 +178,17 @@ impl Container {
     /// Nothing of it runs, and nothing of it will.
     pub(crate) fn is_over(&self) -> bool {
         self.starting.is_none() && self.newest_exit().is_some() && !self.restartable
+    }
+
+    /// The API's restartCount (PL-29). An instance that was lost counts as restarted as soon as that is noticed, and not
+    /// again when it is (PL-16).
+    pub(crate) fn restart_count(&self) -> u32 {
+        self.attempt + u32::from(self.was_lost())
+    }
+
+    /// Whether the newest instance ran and nobody saw its end.
+    pub(crate) fn was_lost(&self) -> bool {
+        self.newest_exit().is_some_and(|exit| exit.is_lost() && exit.has_instance)
     }
 
     pub(crate) fn next_attempt(&self) -> u32 {

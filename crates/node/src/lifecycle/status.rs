@@ -152,7 +152,7 @@ fn container_value(container: &Container, spec: &pod::Container, uid: &str, mess
         "state": state,
         "lastState": container.last.as_deref().map_or_else(|| json!({}), |exit| terminated(exit, previous)),
         "ready": container.is_ready(),
-        "restartCount": container.attempt,
+        "restartCount": container.restart_count(),
         "image": spec.image.as_deref().unwrap_or_default(),
         "imageID": "",
         "started": container.is_started(),

@@ -729,13 +729,17 @@ fn a_container_nobody_knows_is_lost() {
     assert_eq!(terminated["reason"], "ContainerStatusUnknown");
     assert_eq!(terminated["containerID"], "tally://u/c/2", "its log can be read (PL-124)");
     assert_eq!(terminated["startedAt"], "1970-01-12T13:46:10Z");
-    assert_eq!(container["restartCount"], 2);
+    assert_eq!(container["restartCount"], 3, "PL-16");
 }
 
 #[test]
 fn a_lost_container_that_is_started_again_counts_one_restart() {
     let mut story = Story::with(running_in_api("OnFailure"), &[]);
     assert_eq!(story.tick(), "start:c/3");
+    let mut told = running_in_api("OnFailure");
+    told["status"] = story.status();
+    assert_eq!(told["status"]["containerStatuses"][0]["restartCount"], 3, "PL-16");
+    assert_eq!(Story::with(told, &[]).tick(), "start:c/3", "the agent was restarted in between");
     story.started("c");
     let status = story.status();
     let container = &status["containerStatuses"][0];
