@@ -43,7 +43,7 @@ async fn nobody_learns_of_an_end_that_is_not_kept() {
     cluster.create_pod("p", script("echo last words; exit 3")).await;
     until("the sink hears of it", || async { memory.count() == 1 }).await;
     // Whatever else the node does, the end waits for the sink.
-    cluster.create_pod("other", script("sleep 1000")).await;
+    cluster.create_pod("other", script("exec sleep 1000")).await;
     cluster.wait_for("other", |pod| pod["status"]["phase"] == "Running").await;
     let pod = cluster.pod("p").await.unwrap();
     assert_ne!(pod["status"]["phase"], "Failed", "{pod:#}");
@@ -56,6 +56,8 @@ async fn nobody_learns_of_an_end_that_is_not_kept() {
     assert!(run.started_at.is_some() && run.finished_at.is_some());
     let tail = run.log.as_ref().unwrap().read(1000).unwrap();
     assert_eq!((tail.bytes.as_slice(), tail.is_cut), (&b"last words\n"[..], false));
+    // The other one does not end by itself.
+    cluster.kill_nursery();
 }
 
 #[tokio::test(flavor = "multi_thread")]
