@@ -38,6 +38,14 @@ def expect(row: str, reply: Reply, code: int, reason: str | None = None) -> Repl
     return reply
 
 
+def refuses(row: str, reply: Reply, field: str):
+    """A 422 that is about this field and nothing else."""
+    causes = expect(row, reply, 422).json.get("details", {}).get("causes", [])
+    fields = sorted({cause.get("field") for cause in causes})
+    if fields != [field]:
+        raise AssertionError(f"{row}: expected {field} to be refused, and not {fields}")
+
+
 def merged(value: dict, change: dict) -> dict:
     """`value` with a merge patch applied."""
     result = copy.deepcopy(value)
@@ -466,29 +474,40 @@ def job_statuses_are_checked(kit: Kit):
     wire, at = Wire(kit), paths(kit)
     begin, end = "2026-01-01T00:00:00Z", "2026-01-01T00:00:10Z"
     expect("", wire.ask("POST", at["jobs"], spec(completions=3)), 201)
+    lists = "status.uncountedTerminatedPods"
     rows = [
-        {"active": -1}, {"active": 1, "ready": 2},
-        {"startTime": begin, "conditions": [condition("Failed")]},
-        {"startTime": begin, "completionTime": end, "conditions": [condition("Complete")]},
-        {"startTime": begin, "conditions": [condition("SuccessCriteriaMet"), condition("FailureTarget")]},
-        {"startTime": begin, "completionTime": end},
-        {"uncountedTerminatedPods": {"succeeded": ["a", "a"]}},
-        {"uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["a"]}},
-        {"uncountedTerminatedPods": {"failed": [""]}},
-        {"completedIndexes": "0"}, {"failedIndexes": "0"},
+        ({"active": -1}, "status.active"), ({"active": 1, "ready": 2}, "status.ready"),
+        ({"startTime": begin, "conditions": [condition("Failed")]}, "status.conditions"),
+        ({"startTime": begin, "completionTime": end, "conditions": [condition("Complete")]}, "status.conditions"),
+        ({"startTime": begin, "conditions": [condition("SuccessCriteriaMet"), condition("FailureTarget")]},
+         "status.conditions"),
+        ({"startTime": begin, "completionTime": end}, "status.completionTime"),
+        ({"uncountedTerminatedPods": {"succeeded": ["a", "a"]}}, f"{lists}.succeeded[1]"),
+        ({"uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["a"]}}, f"{lists}.failed[0]"),
+        ({"uncountedTerminatedPods": {"failed": [""]}}, f"{lists}.failed[0]"),
+        ({"completedIndexes": "0"}, "status.completedIndexes"),
     ]
     one = f"{at['jobs']}/bad/status"
-    for status in rows:
-        expect(f"BI-67 {status}", wire.ask("PATCH", one, {"status": status}, MERGE), 422)
+    for status, field in rows:
+        refuses(f"BI-67 {status}", wire.ask("PATCH", one, {"status": status}, MERGE), field)
+    indexed = merged(job("indexed"), {"spec": {"completionMode": "Indexed", "completions": 3}})
+    expect("", wire.ask("POST", at["jobs"], indexed), 201)
+    no_limit = wire.ask("PATCH", f"{at['jobs']}/indexed/status", {"status": {"failedIndexes": "0"}}, MERGE)
+    refuses("BI-67 no limit of its own", no_limit, "status.failedIndexes")
 
     running = {"startTime": begin, "active": 1, "succeeded": 1, "failed": 1, "ready": 0, "terminating": 0}
     expect("", wire.ask("PATCH", one, {"status": running}, MERGE), 200)
     finished = [condition("FailureTarget"), condition("Failed")]
-    for status in ({"succeeded": 0}, {"failed": 0}, {"startTime": "2026-01-01T00:00:05Z"},
-                   {"conditions": finished},
-                   {"conditions": finished, "active": 0, "terminating": 1},
-                   {"conditions": finished, "active": 0, "uncountedTerminatedPods": {"failed": ["x"]}}):
-        expect(f"BI-68 {status}", wire.ask("PATCH", one, {"status": status}, MERGE), 422)
+    for status, field in (
+        ({"succeeded": 0}, "status.succeeded"), ({"failed": 0}, "status.failed"),
+        ({"startTime": "2026-01-01T00:00:05Z"}, "status.startTime"),
+        ({"conditions": finished}, "status.active"),
+        ({"conditions": finished, "active": 0, "terminating": 1}, "status.terminating"),
+        ({"conditions": finished, "active": 0, "uncountedTerminatedPods": {"failed": ["x"]}}, lists),
+    ):
+        refuses(f"BI-68 {status}", wire.ask("PATCH", one, {"status": status}, MERGE), field)
+    # Each of them without what is wrong with it.
+    expect("BI-68", wire.ask("PATCH", one, {"status": {"conditions": finished, "active": 0}}, MERGE), 200)
     expect("", wire.ask("POST", at["jobs"], job("done")), 201)
     done = f"{at['jobs']}/done/status"
     expect("", wire.ask("PATCH", done, {"status": completed_job_status()}, MERGE), 200)
