@@ -2,7 +2,7 @@
 //! members may be written in any case, null is empty wherever it stands, and what does not fit is told in Go's words.
 
 use api_schema::{
-    json,
+    json::{self, kind_of},
     time::{Precision, Timestamp},
 };
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ pub fn list(text: &str, go_type: &str, members: &[Member]) -> Result<Vec<Value>,
     let items = match json::parse(text.as_bytes()).map_err(|error| error.to_string())? {
         Value::Null => Vec::new(),
         Value::Array(items) => items,
-        other => return Err(format!("json: cannot unmarshal {} into Go value of type []{go_type}", kind(&other))),
+        other => return Err(format!("json: cannot unmarshal {} into Go value of type []{go_type}", kind_of(&other))),
     };
     items.into_iter().map(|item| structure(item, go_type, members)).collect()
 }
@@ -24,7 +24,7 @@ fn structure(item: Value, go_type: &str, members: &[Member]) -> Result<Value, St
     let given = match item {
         Value::Null => Map::new(),
         Value::Object(given) => given,
-        other => return Err(format!("json: cannot unmarshal {} into Go value of type {go_type}", kind(&other))),
+        other => return Err(format!("json: cannot unmarshal {} into Go value of type {go_type}", kind_of(&other))),
     };
     let mut read = Map::new();
     for (name, value) in given {
@@ -34,7 +34,7 @@ fn structure(item: Value, go_type: &str, members: &[Member]) -> Result<Value, St
             let structure = go_type.rsplit('.').next().unwrap_or(go_type);
             let shown = match (&value, *member_type) {
                 (Value::Number(number), "int64") => format!("number {number}"),
-                (value, _) => kind(value).to_owned(),
+                (value, _) => kind_of(value).to_owned(),
             };
             return Err(format!(
                 "json: cannot unmarshal {shown} into Go struct field {structure}.{member} of type {member_type}"
@@ -51,18 +51,6 @@ fn fits(value: &Value, go_type: &str) -> Result<bool, String> {
         ("int64", value) => Ok(value.is_i64()),
         ("v1.Time", Value::String(text)) => Timestamp::parse(text, Precision::Seconds).map(|_| true),
         (_, value) => Ok(value.is_string()),
-    }
-}
-
-/// The kind of value as Go names it.
-pub fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 

@@ -19,7 +19,6 @@ use controllers::runtime::leader::{LeaderError, LeaderOptions, lead};
 use controllers::runtime::limiter::{Rate, limited};
 use controllers::runtime::{ControllerContext, Environment, Metrics, Shutdown, Supervisor};
 use kube::Client;
-use serde_json::Value;
 use tokio::runtime;
 
 use crate::cluster::{connect, unreachable};
@@ -131,18 +130,14 @@ async fn serve(options: &Controller, environment: &environment::Environment) -> 
         announce(&announcement);
     };
     let (around, inside) = (client.clone(), metrics.clone());
-    let leads = Shutdown::new();
-    let began = leads.clone();
-    let work = move |shutdown| {
-        began.cancel();
-        start(client, inside, choice, shutdown, ready).ended()
-    };
+    let work = move |shutdown| start(client, inside, choice, shutdown, ready).ended();
     let worked = match lease {
         None => work(shutdown.clone()).await.map_err(LeaderError::from),
         Some(lease) => {
-            tasks.spawn("standing by", stand_by(around.clone(), lease.clone(), leads, shutdown.clone()));
+            let place = format!("{}/{}", lease.namespace, lease.name);
+            let stands_by = move |holder: &str| tell(&format!("standing by: `{holder}` holds the Lease {place}"));
             let (context, _) = ControllerContext::new(around, metrics, Environment::system(), shutdown.clone());
-            lead(&context, lease, work).await
+            lead(&context, lease, stands_by, work).await
         }
     };
     shutdown.cancel();
@@ -217,39 +212,6 @@ fn described(choice: &Choice, manager: &Manager) -> String {
     }
 }
 
-/// Says whom this copy waits for until it leads; then there is nothing more to say.
-async fn stand_by(client: Client, lease: LeaderOptions, leads: Shutdown, shutdown: Shutdown) {
-    tokio::select! {
-        biased;
-        () = shutdown.cancelled() => {}
-        () = leads.cancelled() => {}
-        () = tell_holder(client, lease) => {}
-    }
-    // A task that ends takes the others along.
-    shutdown.cancelled().await;
-}
-
-/// Tells people once whom this copy waits for, if it has to. Whoever leads is asked for as often as the Lease is tried.
-async fn tell_holder(client: Client, lease: LeaderOptions) {
-    let LeaderOptions { namespace, name, identity, retry_period, .. } = lease;
-    let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{name}");
-    loop {
-        if let Ok(request) = http::Request::get(&path).body(Vec::new())
-            && let Ok(lease) = client.request::<Value>(request).await
-            && let Some(holder) = holder_beside(&lease, &identity)
-        {
-            return tell(&format!("standing by: `{holder}` holds the Lease {namespace}/{name}"));
-        }
-        tokio::time::sleep(retry_period).await;
-    }
-}
-
-/// Who holds a Lease, if it is somebody else.
-fn holder_beside<'a>(lease: &'a Value, identity: &str) -> Option<&'a str> {
-    let holder = lease.pointer("/spec/holderIdentity").and_then(Value::as_str)?;
-    Some(holder).filter(|holder| !holder.is_empty() && *holder != identity)
-}
-
 /// Unique among all processes: the machine's name is for people, the rest makes the difference.
 fn identity() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -316,7 +278,6 @@ mod tests {
     use controllers::job;
     use http::{Request, Response};
     use kube::client::Body;
-    use serde_json::json;
 
     use super::*;
 
@@ -359,14 +320,6 @@ mod tests {
         assert_eq!(described("job,gc"), "Jobs managed by a.b/c");
         assert_eq!(described("ttl,gc"), "the controllers ttl, gc");
         assert_eq!(described("ttl"), "the controller ttl");
-    }
-
-    #[test]
-    fn a_lease_is_waited_for_while_somebody_else_holds_it() {
-        let lease = |holder: &str| json!({"spec": {"holderIdentity": holder}});
-        assert_eq!(holder_beside(&lease("other"), "me"), Some("other"));
-        assert_eq!((holder_beside(&lease(""), "me"), holder_beside(&lease("me"), "me")), (None, None));
-        assert_eq!(holder_beside(&json!({}), "me"), None);
     }
 
     #[test]

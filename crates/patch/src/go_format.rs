@@ -87,18 +87,6 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// What `encoding/json` calls a JSON value in `cannot unmarshal … into Go value of type …`.
-pub(crate) fn json_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 fn write_plain(out: &mut String, value: &Value) {
     match value {
         Value::Null => out.push_str("<nil>"),

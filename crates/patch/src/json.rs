@@ -8,11 +8,11 @@
 //!
 //! That is why this is written by hand and not taken from the `json-patch` crate, which follows the RFC to the letter.
 
+use api_schema::json::kind_of;
 use serde_json::Value;
 
 use crate::bounds::{DEPTH_MAX, depth};
 use crate::error::PatchError;
-use crate::go_format::json_name;
 
 /// Upstream's `maxJSONPatchOperations`.
 pub const OPERATIONS_MAX: usize = 10_000;
@@ -146,7 +146,7 @@ fn text<'a>(name: &str, value: &'a Value) -> Result<Option<&'a str>, PatchError>
 }
 
 fn undecodable(value: &Value, into: &str) -> PatchError {
-    PatchError::bad_request(format!("error decoding patch: json: cannot unmarshal {} into {into}", json_name(value)))
+    PatchError::bad_request(format!("error decoding patch: json: cannot unmarshal {} into {into}", kind_of(value)))
 }
 
 /// The object while operations run over it. Their errors are for logs only, so they are plain text.

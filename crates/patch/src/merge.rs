@@ -2,11 +2,11 @@
 //!
 //! Like upstream's library, and unlike the RFC, nulls inside a *new* value are dropped even in the objects of a list.
 
+use api_schema::json::kind_of;
 use serde_json::{Map, Value};
 
 use crate::bounds::{DEPTH_MAX, depth};
 use crate::error::PatchError;
-use crate::go_format::json_name;
 
 /// Merges `patch`, which must be an object, into the live object.
 pub fn apply(live: Value, patch: &Value) -> Result<Value, PatchError> {
@@ -14,7 +14,7 @@ pub fn apply(live: Value, patch: &Value) -> Result<Value, PatchError> {
         Value::Object(members) => members,
         Value::Null => return Err(PatchError::bad_request("Invalid JSON Patch")),
         other => {
-            let name = json_name(other);
+            let name = kind_of(other);
             return Err(PatchError::bad_request(format!(
                 "error decoding patch: json: cannot unmarshal {name} into Go value of type map[string]interface {{}}"
             )));

@@ -28,6 +28,7 @@ pub use decode::{decode, parse, parse_noting_duplicates};
 pub use encode::{Raw, encode, encode_pretty, encode_stamped, encode_stamped_with};
 pub(crate) use encode::{encode_number, encode_string};
 pub use error::{DecodeError, StrictError};
+pub use scalar::kind_of;
 pub use syntax::check as check_syntax;
 pub use times::for_each_time;
 pub use type_meta::{summary, type_meta};

@@ -67,6 +67,19 @@ impl Found<'_> {
     }
 }
 
+/// What `encoding/json` calls a value in `cannot unmarshal … into Go value of type …`.
+pub fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => Found::Null,
+        Value::Bool(value) => Found::Bool(*value),
+        Value::Number(_) => Found::Number(""),
+        Value::String(_) => Found::String(Cow::Borrowed("")),
+        Value::Array(_) => Found::Array,
+        Value::Object(_) => Found::Object,
+    }
+    .kind()
+}
+
 /// The canonical value of a scalar shape. `found` is not null: what null means depends on the place.
 pub(crate) fn scalar(shape: &Shape, found: Found<'_>, path: &Path<'_>, go_type: GoType<'_>) -> Result<Value, Refusal> {
     match (shape, found) {

@@ -200,9 +200,8 @@ fn validate_annotations(node: &Value) -> Vec<Error> {
 
 /// The entries of [`AVOIDED_PODS_ANNOTATION`]; of what stands in them only the controller matters.
 fn avoided_pods(text: &str) -> Result<Vec<Value>, String> {
-    let unreadable = |value: &Value, into: &str| {
-        Err(format!("json: cannot unmarshal {} into Go {into}", annotation_json::kind(value)))
-    };
+    let unreadable =
+        |value: &Value, into: &str| Err(format!("json: cannot unmarshal {} into Go {into}", api_json::kind_of(value)));
     let mut members = match api_json::parse(text.as_bytes()).map_err(|error| error.to_string())? {
         Value::Null => return Ok(Vec::new()),
         Value::Object(members) => members,

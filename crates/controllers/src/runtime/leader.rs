@@ -56,12 +56,18 @@ pub enum LeaderError {
     Task(#[from] TaskError),
 }
 
-/// Waits for the Lease, then runs `work` for as long as it is held.
+/// Waits for the Lease, then runs `work` for as long as it is held. `stands_by` is told who holds it, if it has to be waited
+/// for.
 ///
 /// `work` is given a token that is cancelled at shutdown. When the Lease cannot be renewed in time, `work` is dropped
 /// where it stands, so that nothing is written any more; a [`Supervisor`](super::Supervisor) inside it takes its tasks
 /// along. When `work` has ended by itself, the Lease is released for the next leader.
-pub async fn lead<F, W>(context: &ControllerContext, options: LeaderOptions, work: F) -> Result<(), LeaderError>
+pub async fn lead<F, W>(
+    context: &ControllerContext,
+    options: LeaderOptions,
+    stands_by: impl FnOnce(&str),
+    work: F,
+) -> Result<(), LeaderError>
 where
     F: FnOnce(Shutdown) -> W,
     W: Future<Output = Result<(), TaskError>>,
@@ -76,7 +82,7 @@ where
     let renewed = tokio::select! {
         biased;
         () = context.shutdown.cancelled() => None,
-        renewed = elector.acquire() => Some(renewed),
+        renewed = elector.acquire(stands_by) => Some(renewed),
     };
     let Some(renewed) = renewed else {
         // The answer was not waited for, and the Lease may be ours.
@@ -119,12 +125,17 @@ impl Elector {
     }
 
     /// Tries until the Lease is ours; the answer is when the successful attempt began.
-    async fn acquire(&mut self) -> Instant {
+    async fn acquire(&mut self, stands_by: impl FnOnce(&str)) -> Instant {
+        let mut stands_by = Some(stands_by);
         loop {
             let started = Instant::now();
             match self.attempt().await {
                 Ok(true) => return started,
-                Ok(false) => {}
+                Ok(false) => {
+                    if let Some(tell) = stands_by.take_if(|_| self.is_held_by_another()) {
+                        tell(self.holder());
+                    }
+                }
                 Err(error) => tracing::warn!(%error, lease = self.options.name, "acquire the lease"),
             }
             tokio::time::sleep(self.environment.jittered(self.options.retry_period, 1.2)).await;
@@ -341,11 +352,14 @@ mod tests {
         };
         // What is released must not depend on how busy the machine is.
         let patient = |identity| LeaderOptions { renew_deadline: Duration::from_secs(60), ..options(identity) };
-        let a = tokio::spawn(async move { lead(&first, patient("a"), waits).await });
+        let a = tokio::spawn(async move { lead(&first, patient("a"), |_| {}, waits).await });
         // Perhaps it has not been told yet.
         world.wait(&Resource::LEASES, "default", "tally", held_by("a")).await;
         let second = world.context.clone();
-        let b = tokio::spawn(async move { lead(&second, patient("b"), waits).await });
+        let (told, hears) = tokio::sync::oneshot::channel();
+        let stands_by = |holder: &str| drop(told.send(holder.to_owned()));
+        let b = tokio::spawn(async move { lead(&second, patient("b"), stands_by, waits).await });
+        assert_eq!(hears.await.unwrap(), "a");
         stop.cancel();
         a.await.unwrap().unwrap();
         let lease = world.get(&Resource::LEASES, "default", "tally").await.unwrap();
@@ -374,7 +388,7 @@ mod tests {
         };
         let (retry_period, renew_deadline) = (Duration::from_secs(100), Duration::from_secs(200));
         let rarely = LeaderOptions { retry_period, renew_deadline, ..options("a") };
-        lead(&world.context, rarely, work).await.unwrap();
+        lead(&world.context, rarely, |_| {}, work).await.unwrap();
         let lease = world.get(&Resource::LEASES, "default", "tally").await.unwrap();
         assert_eq!(holder(&lease), "");
     }
@@ -389,7 +403,7 @@ mod tests {
             let _guard = guard;
             std::future::pending().await
         };
-        let leading = tokio::spawn(async move { lead(&context, options("a"), work).await });
+        let leading = tokio::spawn(async move { lead(&context, options("a"), |_| {}, work).await });
         world.wait(&Resource::LEASES, "default", "tally", held_by("a")).await;
         world.server.stop();
         let lost = leading.await.unwrap().unwrap_err().to_string();
@@ -402,7 +416,7 @@ mod tests {
         let world = World::new().await;
         let context = world.context.clone();
         let long = LeaderOptions { renew_deadline: Duration::from_secs(1000), ..options("a") };
-        let leading = tokio::spawn(async move { lead(&context, long, |_| std::future::pending()).await });
+        let leading = tokio::spawn(async move { lead(&context, long, |_| {}, |_| std::future::pending()).await });
         world.wait(&Resource::LEASES, "default", "tally", held_by("a")).await;
         let thief = json!({"spec": {"holderIdentity": "thief"}});
         world.patch(&Resource::LEASES, "default", "tally", thief).await;

@@ -15,11 +15,12 @@ mod order;
 use std::collections::HashSet;
 
 use api_schema::Type;
+use api_schema::json::kind_of;
 use serde_json::{Map, Value};
 
 use crate::bounds::{DEPTH_MAX, depth};
 use crate::error::PatchError;
-use crate::go_format::{self, json_name, plain};
+use crate::go_format::{self, plain};
 use lookup::Schema;
 
 pub(crate) type Object = Map<String, Value>;
@@ -41,7 +42,7 @@ pub fn apply(live: Value, patch: &Value, ty: &'static Type) -> Result<Value, Pat
         other => {
             return Err(PatchError::bad_request(format!(
                 "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-                json_name(other)
+                kind_of(other)
             )));
         }
     };
