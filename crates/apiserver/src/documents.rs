@@ -214,7 +214,7 @@ fn health(server: &ApiServer, call: &Call, endpoint: &str) -> Response<ResponseB
 /// `etcd` is upstream's name for the store; clients look for it.
 fn is_healthy(server: &ApiServer, check: &str) -> bool {
     match check {
-        "etcd" => server.state.store.health().is_ok(),
+        "etcd" => server.store_health().is_ok(),
         _ => !*server.state.stopping.borrow(),
     }
 }

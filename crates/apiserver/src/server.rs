@@ -148,6 +148,11 @@ impl ApiServer {
         let _ = self.state.tokens.set(issuer);
     }
 
+    /// Whether the store takes writes; otherwise why not.
+    pub fn store_health(&self) -> Result<(), Arc<str>> {
+        self.state.store.health()
+    }
+
     /// Ends open watches; new requests are told to come back later (AS-68).
     pub fn stop(&self) {
         self.state.stopping.send_replace(true);

@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use apiserver::logs::LogSource;
@@ -17,6 +18,7 @@ use controllers::runtime::{Metrics, Shutdown};
 use jiff::Timestamp;
 use store::{BackendError, DirectoryError, OpenError};
 use tokio::net::TcpListener;
+use tokio::time::interval;
 
 use crate::data_dir;
 use crate::failure::Failure;
@@ -25,6 +27,9 @@ use crate::kubeconfig::shell_word;
 
 /// The version clients are told at `/version`.
 pub(crate) const KUBERNETES_VERSION: &str = "v1.36.4";
+
+/// Whether the store still takes writes is looked at this often.
+const STORE_LOOK: Duration = Duration::from_millis(100);
 
 /// What to do about a key or token that is damaged.
 const HINT_REMOVE: &str = "a file that is named here can be removed to get a new one";
@@ -114,6 +119,17 @@ impl Server {
         let api = self.api.clone();
         async move {
             shutdown.run_until_cancelled(api.expire_events()).await;
+        }
+    }
+
+    /// Ready, with the reason, when the store takes no more writes: it never does again.
+    pub(crate) async fn store_fails(&self) -> String {
+        let mut look = interval(STORE_LOOK);
+        loop {
+            look.tick().await;
+            if let Err(reason) = self.api.store_health() {
+                return format!("the store takes no more writes: {reason}");
+            }
         }
     }
 

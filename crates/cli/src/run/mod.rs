@@ -30,7 +30,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::runtime;
 use tokio::signal::unix::SignalKind;
-use tokio::time::{interval, timeout};
+use tokio::time::timeout;
 
 use self::apply::Checked;
 use self::command_job::CommandFlags;
@@ -42,7 +42,7 @@ use self::screen::{Manner, Screen};
 use self::watch::{Interruption, STALL_MAX, Scope, Watching};
 use crate::control_plane::{ControlPlane, RUNTIME_END, Setup, raise_file_limit};
 use crate::environment::Environment;
-use crate::failure::{Exit, Failure, plain};
+use crate::failure::{Exit, Failure};
 use crate::job_view::JobView;
 use crate::kubeconfig::shell_word;
 use crate::log_stream::Wanted;
@@ -61,9 +61,6 @@ const BATCH_PERIOD: Duration = Duration::from_millis(100);
 
 /// Suspending Jobs, at most so many at a time.
 const CALLS_MAX: usize = 16;
-
-/// Whether the store still takes writes is looked at this often.
-const STORE_LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
@@ -224,7 +221,7 @@ async fn execute(options: &Run, documents: Vec<Document>, environment: &Environm
     let mut pods_ended = false;
     let ended = tokio::select! {
         failure = control_plane.died() => Err(failure),
-        ran = follow(options, &client, checked, signals, &home, environment) => {
+        ran = follow(options, &server, checked, signals, &home, environment) => {
             pods_ended = ran.pods_ended;
             if ran.is_broken {
                 // Parts that cannot write any more would only try again and again.
@@ -255,13 +252,14 @@ struct Ran {
 /// Creates the Jobs, shows what happens to them, and says how they ended.
 async fn follow(
     options: &Run,
-    client: &Client,
+    server: &Server,
     checked: Checked,
     signals: Signals,
     home: &Home,
     environment: &Environment,
 ) -> Ran {
     let begin = Instant::now();
+    let client = &server.client();
     let jobs = match checked.create(client).await {
         Ok(jobs) => jobs,
         // Some may have been created, and run.
@@ -276,7 +274,7 @@ async fn follow(
     let mut interruption = tokio::select! {
         shown = watching.run(&mut screen) => shown.err(),
         signal = &mut interrupted => Some(Interruption::Signal(signal)),
-        why = store_fails(client, &jobs) => Some(Interruption::Store(why)),
+        why = server.store_fails() => Some(Interruption::Store(why)),
     };
     if matches!(interruption, Some(Interruption::Store(_))) && watching.progress().has_finished() {
         // Nothing is left to be kept, only to be shown.
@@ -291,7 +289,7 @@ async fn follow(
     };
     let interruption = match interruption {
         broken @ Interruption::Store(_) => broken,
-        other => wind_down(client, &mut screen, &mut watching, &jobs, other).await,
+        other => wind_down(server, &mut screen, &mut watching, &jobs, other).await,
     };
     screen.clear();
     if screen.is_json() {
@@ -315,7 +313,7 @@ async fn follow(
 
 /// Ends what has not ended, and says why it had to: the store may fail only now.
 async fn wind_down(
-    client: &Client,
+    server: &Server,
     screen: &mut Screen,
     watching: &mut Watching,
     jobs: &[Job],
@@ -327,28 +325,10 @@ async fn wind_down(
     }
     tokio::select! {
         () = async {
-            suspend(client, watching.progress()).await;
+            suspend(&server.client(), watching.progress()).await;
             watching.wind_down(screen, grace_of(jobs)).await;
         } => interruption,
-        why = store_fails(client, jobs) => Interruption::Store(why),
-    }
-}
-
-/// Ready when the store takes no more writes: nothing will come of what is waited for then.
-async fn store_fails(client: &Client, jobs: &[Job]) -> String {
-    let mut look = interval(STORE_LOOK);
-    loop {
-        look.tick().await;
-        let Ok(request) = http::Request::get("/livez/etcd").body(Vec::new()) else { continue };
-        if client.request_text(request).await.is_ok() {
-            continue;
-        }
-        // The check does not say why; whoever wants to write is told.
-        let why = match jobs.first() {
-            Some(job) => set_suspended(client, &job.namespace().unwrap_or_default(), &job.name_any()).await.err(),
-            None => None,
-        };
-        return why.map_or_else(|| "the store takes no more writes".to_owned(), |error| plain(error).to_string());
+        why = server.store_fails() => Interruption::Store(why),
     }
 }
 
@@ -393,17 +373,13 @@ fn clean_up(home: &Home) -> impl FnOnce() + Send + 'static {
 async fn suspend(client: &Client, progress: &Progress) {
     let unfinished = progress.jobs().iter().filter(|job| job.view.outcome.is_none());
     let calls = unfinished.map(async |job| {
-        if let Err(error) = set_suspended(client, &job.view.namespace, &job.view.name).await {
+        let jobs: Api<Job> = Api::namespaced(client.clone(), &job.view.namespace);
+        let patch = Patch::Merge(json!({"spec": {"suspend": true}}));
+        if let Err(error) = jobs.patch(&job.view.name, &PatchParams::default(), &patch).await {
             tracing::warn!(%error, job = job.view.name, "suspend a Job");
         }
     });
     stream::iter(calls).buffer_unordered(CALLS_MAX).collect::<()>().await;
-}
-
-async fn set_suspended(client: &Client, namespace: &str, name: &str) -> kube::Result<()> {
-    let jobs: Api<Job> = Api::namespaced(client.clone(), namespace);
-    let patch = Patch::Merge(json!({"spec": {"suspend": true}}));
-    jobs.patch(name, &PatchParams::default(), &patch).await.map(drop)
 }
 
 /// Why the run ended early, and what is left of it. `is_at_rest`: all Jobs were seen to be suspended or finished.
