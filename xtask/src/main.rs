@@ -77,15 +77,15 @@ enum Command {
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// Faults enumerated, model-checked and simulated, for five minutes.
+    /// Every fault enumerated, the plan model-checked, the whole system simulated: five minutes.
     Prove {
         /// Only the simulation of this seed, told call by call.
         #[arg(long)]
         seed: Option<u64>,
-        /// What every change must pass: every fault, every pair, every old bug brought back to be caught.
+        /// What every change must pass: the same, and every old bug brought back to be caught.
         #[arg(long, conflicts_with = "seed")]
         all: bool,
-        /// The same with twenty times as many states and seeds: hours.
+        /// The same with twenty times as many states and seeds: about an hour.
         #[arg(long, conflicts_with_all = ["seed", "all"])]
         nightly: bool,
     },
@@ -126,7 +126,7 @@ fn run(command: Command) -> Result<bool> {
         Command::Prove { all, nightly, .. } => prove::run(match (all, nightly) {
             (_, true) => Extent::Night,
             (true, false) => Extent::All,
-            (false, false) => Extent::Part,
+            (false, false) => Extent::Commit,
         })?,
         Command::Bench => bench::run()?,
     })

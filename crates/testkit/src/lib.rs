@@ -5,7 +5,8 @@
 //! ended here.
 //!
 //! For proofs without any: a `world` in one thread and virtual time, a `node` with processes on paper, `faults` on the way
-//! between controllers and server, an `oracle` that judges what happened, and the `enumeration` of all faults at all calls.
+//! between controllers and server, an `oracle` that judges what happened, and the `enumeration` of all faults at all calls, with a
+//! `rewind` to try them from one moment on.
 //!
 //! For both at once: such a world in a `cluster`, where the faults are those of a proxy.
 
@@ -15,6 +16,8 @@ pub mod faults;
 pub mod node;
 mod objects;
 pub mod oracle;
+#[cfg(target_arch = "x86_64")]
+pub mod rewind;
 mod tally;
 pub mod world;
 

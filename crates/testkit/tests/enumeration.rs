@@ -103,8 +103,12 @@ fn named(name: &str) -> (Scenario, Baseline) {
 
 /// What a process says that was told to run this.
 fn run_together(unit: &Unit) -> anyhow::Result<Vec<Report>> {
+    run_together_by(&["--worker"], unit)
+}
+
+fn run_together_by(arguments: &[&str], unit: &Unit) -> anyhow::Result<Vec<Report>> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_enumerate"));
-    let mut worker = command.arg("--worker").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut worker = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     writeln!(worker.stdin.take().context("no input")?, "{}", serde_json::to_string(unit)?)?;
     let output = worker.wait_with_output()?;
     ensure!(output.status.success(), "{:?}", output.status);
@@ -136,8 +140,12 @@ fn runs_that_part_from_one_another_are_as_if_run_alone() {
             Report::new(&baseline, points, &outcome, asked)
         });
         let text = |report: Report| serde_json::to_string(&report).unwrap();
-        let together: Vec<String> = run_together(&unit).unwrap().into_iter().map(text).collect();
-        assert_eq!(together, alone.map(text).collect::<Vec<_>>());
+        let alone: Vec<String> = alone.map(text).collect();
+        // In one process that goes back in time, and each in one of its own.
+        for arguments in [&["--worker"][..], &["--worker", "--fork"][..]] {
+            let together: Vec<String> = run_together_by(arguments, &unit).unwrap().into_iter().map(text).collect();
+            assert_eq!(together, alone, "{arguments:?}");
+        }
     }
 }
 

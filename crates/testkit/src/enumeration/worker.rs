@@ -1,30 +1,33 @@
 //! Runs that begin alike, run together.
 //!
 //! All runs of a scenario are the same up to the first fault, and all with the same first fault up to the second. So the
-//! beginning is run once, and at every call at which some of them part from it the process is forked for each of these:
-//! the child meets its fault, goes on to the end and reports; the parent waits for it and goes on without. Everything is
-//! in memory and virtual time stands still meanwhile, so the child's run is the one it would have been alone.
+//! beginning is run once, and at every call at which some of them part from it each of these is tried: it meets its fault,
+//! goes on to the end and reports, and then the world is again as it was at that call ([`super::parting`]). Everything is
+//! in memory and virtual time stands still meanwhile, so such a run is the one it would have been alone.
 //!
-//! Only a process with one thread can be forked. So this is done by processes of their own, which are told what to run
-//! line by line and answer line by line.
+//! Only a process with one thread can do that. So it is done by processes of their own, which are told what to run line by
+//! line and answer line by line.
 
 use std::{
     collections::{HashMap, VecDeque},
     io::{self, BufRead, Write},
+    panic::{self, AssertUnwindSafe},
     sync::Arc,
 };
 
 use parking_lot::Mutex;
-use rustix::process::WaitStatus;
 use serde::{Deserialize, Serialize};
 
-use crate::faults::{Approach, Fault, Point};
+use crate::{
+    faults::{Approach, Fault, Point},
+    world,
+};
 
 use super::{
     coverage::Coverage,
-    fork::{Forked, fork, leave},
     juncture::Juncture,
     pairs::{Moment, PairPlanner},
+    parting::{self, Manner, Parting, Road},
     run::{Baseline, Outcome, baseline, run_choosing},
     same::Parted,
     scenarios::Scenario,
@@ -97,7 +100,9 @@ impl Report {
 }
 
 /// Does what it is told on `input` until there is nothing more to read.
-pub fn serve(scenarios: &[Scenario], input: impl BufRead) -> io::Result<()> {
+pub fn serve(scenarios: &[Scenario], input: impl BufRead, manner: Manner) -> io::Result<()> {
+    world::prepare();
+    let road = Road::prepare(manner)?;
     let mut baselines: HashMap<&str, Baseline> = HashMap::new();
     for line in input.lines() {
         let unit: Unit = serde_json::from_str(&line?)?;
@@ -107,22 +112,19 @@ pub fn serve(scenarios: &[Scenario], input: impl BufRead) -> io::Result<()> {
             let undisturbed = baseline(scenario).map_err(|_| io::Error::other("it fails undisturbed"))?;
             baselines.insert(scenario.name, undisturbed);
         }
-        // In a process of its own, because what is left when the last run has parted is of no use to anybody.
-        match fork()? {
-            Forked::Child => run_unit(scenario, &baselines[scenario.name], unit),
-            Forked::Ended(status) => {
-                if let Err(how) = held_most(status) {
-                    say(&Answer::Ran(Box::new(Report::died(unit.first, how))))?;
-                }
-            }
+        // It parts from this as well, because what is left when the last run has parted is of no use to anybody.
+        match road.part()? {
+            Parting::Off => run_unit(scenario, &baselines[scenario.name], unit, road),
+            Parting::Over(Ok(_)) => {}
+            Parting::Over(Err(how)) => say(&Answer::Ran(Box::new(Report::died(unit.first, how))))?,
         }
         say(&Answer::Done)?;
     }
     Ok(())
 }
 
-/// Runs the common beginning, and in processes of their own what parts from it.
-fn run_unit(scenario: &Scenario, baseline: &Baseline, unit: Unit) -> ! {
+/// Runs the common beginning, and what parts from it.
+fn run_unit(scenario: &Scenario, baseline: &Baseline, unit: Unit, road: Road) -> ! {
     let Unit { first, branches, asked, .. } = unit;
     let taken: Arc<Mutex<Option<Point>>> = Arc::default();
     let mut crossing = Crossing {
@@ -131,16 +133,23 @@ fn run_unit(scenario: &Scenario, baseline: &Baseline, unit: Unit) -> ! {
         // What is to be compared is run.
         parted: (!asked.juncture).then(Parted::default),
         taken: taken.clone(),
+        road,
     };
     let choice = Box::new(move |approach: &Approach| crossing.choose(approach));
     let chosen = || taken.lock().iter().copied().collect();
-    match run_choosing(scenario, &first, baseline, choice, chosen, |points, outcome| {
-        let mut report = Report::new(baseline, points, &outcome, asked);
-        if taken.lock().is_none() {
-            report.violations.push(("scenario".to_owned(), "it ended before all faults had come".to_owned()));
-        }
-        finish(say(&Answer::Ran(Box::new(report))), outcome.held_most)
-    }) {}
+    let to_its_end = || {
+        run_choosing(scenario, &first, baseline, choice, chosen, |points, outcome| {
+            let mut report = Report::new(baseline, points, &outcome, asked);
+            if taken.lock().is_none() {
+                report.violations.push(("scenario".to_owned(), "it ended before all faults had come".to_owned()));
+            }
+            finish(say(&Answer::Ran(Box::new(report))), outcome.held_most)
+        })
+    };
+    // It only comes back if something in it has panicked, and has said so.
+    let Err(_) = panic::catch_unwind(AssertUnwindSafe(to_its_end));
+    let points = first.iter().chain(taken.lock().iter()).copied().collect();
+    finish(say(&Answer::Ran(Box::new(Report::died(points, "it panicked".to_owned())))), 0)
 }
 
 /// Decides at every call whether runs part there.
@@ -149,8 +158,9 @@ struct Crossing {
     branches: VecDeque<Point>,
     /// What has parted so far, if those that would be the same are left out.
     parted: Option<Parted>,
-    /// What this process has parted with.
+    /// What parted here, if this is not the common beginning any more.
     taken: Arc<Mutex<Option<Point>>>,
+    road: Road,
 }
 
 impl Crossing {
@@ -161,17 +171,18 @@ impl Crossing {
                 let same = Some(self.points(same));
                 self.tell(Report { points: self.points((call, fault)), same, ..Report::default() });
             } else {
-                match fork() {
-                    Ok(Forked::Child) => {
+                match self.road.part() {
+                    Ok(Parting::Off) => {
                         self.branches.clear();
                         *self.taken.lock() = Some((call, fault));
                         return Some(fault);
                     }
-                    Ok(Forked::Ended(status)) => match (held_most(status), &mut self.parted) {
-                        (Ok(held_most), Some(parted)) => parted.note(approach, fault, held_most),
-                        (Ok(_), None) => {}
-                        (Err(how), _) => self.tell(Report::died(self.points((call, fault)), how)),
-                    },
+                    Ok(Parting::Over(Ok(held_most))) => {
+                        if let Some(parted) = &mut self.parted {
+                            parted.note(approach, fault, held_most);
+                        }
+                    }
+                    Ok(Parting::Over(Err(how))) => self.tell(Report::died(self.points((call, fault)), how)),
                     Err(error) => self.tell(Report::died(self.points((call, fault)), error.to_string())),
                 }
             }
@@ -195,24 +206,6 @@ impl Crossing {
     }
 }
 
-/// A process that ran to its end says with its code how many events a watch held at most; all codes beyond this are other
-/// ends.
-const HELD_MAX: usize = 64;
-/// What could be said could not be heard.
-const UNHEARD: i32 = 70;
-
-/// What a process said with its code, or how else it ended.
-fn held_most(status: WaitStatus) -> Result<usize, String> {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => match usize::try_from(code) {
-            Ok(held_most) if held_most <= HELD_MAX => Ok(held_most),
-            _ => Err(format!("the process ended with {code}")),
-        },
-        (_, Some(signal)) => Err(format!("the process was ended by signal {signal}")),
-        _ => Err("the process ended".to_owned()),
-    }
-}
-
 /// Writes a line at once: nothing may be left for two processes to write.
 fn say(answer: &Answer) -> io::Result<()> {
     let mut line = serde_json::to_vec(answer)?;
@@ -223,8 +216,5 @@ fn say(answer: &Answer) -> io::Result<()> {
 }
 
 fn finish(said: io::Result<()>, held_most: usize) -> ! {
-    leave(match said {
-        Ok(()) => held_most.min(HELD_MAX) as i32,
-        Err(_) => UNHEARD,
-    })
+    parting::finish(said.map(|()| held_most))
 }

@@ -320,15 +320,24 @@ impl fmt::Debug for World {
     }
 }
 
+/// Does in advance what every world begins with.
+pub fn prepare() {
+    begun();
+}
+
 /// A store's records with what every server makes first, which is the same each time and takes a while.
 fn begun() -> store::MemoryBackend {
     static RECORDS: OnceLock<Vec<(u64, Bytes)>> = OnceLock::new();
     let records = RECORDS.get_or_init(|| {
         let backend = store::MemoryBackend::default();
         let opened = backend.clone();
-        // Elsewhere, because whoever asks first is on a runtime already.
-        std::thread::scope(|scope| scope.spawn(|| in_virtual_time(bootstrap(opened))).join())
-            .expect("an empty store takes the first objects");
+        let bootstrap = || in_virtual_time(bootstrap(opened));
+        match tokio::runtime::Handle::try_current() {
+            // Elsewhere, because one runtime cannot be within another.
+            Ok(_) => std::thread::scope(|scope| scope.spawn(bootstrap).join()).expect("an empty store takes objects"),
+            // A thread would leave its stack behind, for as long as the process is there.
+            Err(_) => bootstrap(),
+        }
         let mut records = Vec::new();
         let mut keep = |revision, bytes: &[u8]| {
             records.push((revision, Bytes::copy_from_slice(bytes)));

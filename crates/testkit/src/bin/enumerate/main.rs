@@ -19,7 +19,8 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use testkit::{
     enumeration::{
-        self, Baseline, Juncture, PairPlanner, Report, Rotation, Scenario, Unit, is_harmful, parse_points, replay_line,
+        self, Baseline, Juncture, Manner, PairPlanner, Report, Rotation, Scenario, Unit, is_harmful, parse_points,
+        replay_line,
     },
     faults::Point,
 };
@@ -33,8 +34,9 @@ use crate::{
 /// Word is given after every so many runs.
 const PROGRESS: usize = 20_000;
 
+#[cfg(target_arch = "x86_64")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: testkit::rewind::Arena = testkit::rewind::Arena::new();
 
 /// Tries every fault at every call of every scenario.
 #[derive(Debug, Parser)]
@@ -69,6 +71,9 @@ struct Arguments {
     /// Be one of those processes.
     #[arg(long, hide = true)]
     worker: bool,
+    /// Have every run of such a process in one of its own, instead of going back in time.
+    #[arg(long, hide = true)]
+    fork: bool,
     /// Only one case in so many, for a first impression.
     #[arg(long, default_value_t = 1)]
     every: usize,
@@ -80,10 +85,20 @@ struct Arguments {
     partial: bool,
 }
 
+impl Arguments {
+    fn manner(&self) -> Manner {
+        #[cfg(target_arch = "x86_64")]
+        if !self.fork {
+            return Manner::Rewinding(&ALLOCATOR);
+        }
+        Manner::Forking
+    }
+}
+
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     if arguments.worker {
-        enumeration::serve(&enumeration::scenarios(), std::io::stdin().lock())?;
+        enumeration::serve(&enumeration::scenarios(), std::io::stdin().lock(), arguments.manner())?;
         return Ok(ExitCode::SUCCESS);
     }
     let scenarios: Vec<Scenario> = enumeration::scenarios()
