@@ -5,9 +5,13 @@ use crate::queue::Queue;
 use crate::record::{self, Decoded};
 use crate::{Backend, BackendError, Clock, Derive, Entry, Event, EventKind, ReadError, Revision};
 use bytes::Bytes;
-use parking_lot::RwLock;
-use std::sync::{Arc, OnceLock};
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, Weak};
 use tokio::sync::Notify;
+
+/// As many replayed events are shared at a time.
+const REPLAYED_MAX: usize = 4096;
 
 pub(crate) struct Shared<A> {
     pub(crate) index: RwLock<Index<A>>,
@@ -21,6 +25,9 @@ pub(crate) struct Shared<A> {
     pub(crate) failure: OnceLock<Arc<str>>,
     /// Whether watches read from disk on the watcher's task. Otherwise another thread does: a disk may block.
     pub(crate) reads_in_place: bool,
+    /// Events that were read from disk and that somebody still holds. Watchers who are behind come by the same ones, and
+    /// those whose clients do not read hold theirs for long (BI-85).
+    pub(crate) replayed: Mutex<HashMap<Revision, Weak<Event<A>>>>,
 }
 
 impl<A> Shared<A> {
@@ -30,8 +37,28 @@ impl<A> Shared<A> {
         self.read(revision, requested, |decoded, value| Arc::new(self.entry(decoded, value)))
     }
 
-    /// Reads the event of `revision` from disk, with the version it replaced.
+    /// Reads the event of `revision` from disk, with the version it replaced, unless somebody has it.
     pub(crate) fn read_event(&self, revision: Revision, requested: Revision) -> Result<Arc<Event<A>>, ReadError> {
+        let held = self.replayed.lock().get(&revision).and_then(Weak::upgrade);
+        if let Some(event) = held {
+            return Ok(event);
+        }
+        let event = self.read_new_event(revision, requested)?;
+        let mut replayed = self.replayed.lock();
+        // Another one may have read it meanwhile.
+        if let Some(event) = replayed.get(&revision).and_then(Weak::upgrade) {
+            return Ok(event);
+        }
+        if replayed.len() >= REPLAYED_MAX {
+            replayed.retain(|_, event| event.strong_count() > 0);
+        }
+        if replayed.len() < REPLAYED_MAX {
+            replayed.insert(revision, Arc::downgrade(&event));
+        }
+        Ok(event)
+    }
+
+    fn read_new_event(&self, revision: Revision, requested: Revision) -> Result<Arc<Event<A>>, ReadError> {
         let (kind, previous_revision, entry) = self.read(revision, requested, |decoded, value| {
             (decoded.header.kind, decoded.header.previous_revision, Arc::new(self.entry(decoded, value)))
         })?;

@@ -11,7 +11,7 @@ use crate::{
     Backend, CommitError, Committed, Derive, Entry, FjallBackend, FjallOptions, MemoryBackend, Options, Revision,
     Transaction, Watch, Writing,
 };
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -69,6 +69,7 @@ impl<A: Send + Sync + 'static> Store<A> {
             clock: options.clock,
             failure: OnceLock::new(),
             reads_in_place: !matches!(options.writing, Writing::Thread),
+            replayed: Mutex::default(),
         });
         let writer = Running::start(&shared, window, options.writing)?;
         Ok(Self { handle: Arc::new(Handle { shared, writer }) })

@@ -19,8 +19,9 @@ const SCAN_MAX: usize = 4096;
 const EXPECTED: usize = 64;
 /// Most events read from disk for one batch.
 const REPLAY_MAX: usize = 256;
-/// Bytes after which a batch read from disk ends early.
-const REPLAY_BYTES_MAX: usize = 4 << 20;
+/// Bytes after which a batch ends early. Whoever frames a batch holds its bytes until they are read, which may be never,
+/// and there may be thousands of them (BI-85).
+const BATCH_BYTES: usize = 64 << 10;
 
 /// The changes under a prefix after a revision, in order, without gaps.
 pub struct Watch<A> {
@@ -59,7 +60,8 @@ impl<A> Watch<A> {
         Ok(Self { shared: Arc::downgrade(shared), prefix: prefix.into(), published, cursor: from })
     }
 
-    /// Waits for changes and returns the next of them, at least one and at most `max` (or 1, if `max` is 0).
+    /// Waits for changes and returns the next of them, at least one and at most `max` (or 1, if `max` is 0), fewer if
+    /// they are large.
     ///
     /// Safe to cancel: events are counted as handed out only when they are returned. After `Compacted` the watcher has
     /// to list again; every later call gives the same answer.
@@ -128,13 +130,14 @@ fn look<A>(index: &Index<A>, prefix: &str, cursor: Revision, max: usize) -> Resu
     }
     let unseen = topic.recent.range(topic.recent.partition_point(|event| event.revision() <= cursor)..);
     let mut events = Vec::with_capacity(unseen.len().min(max).min(EXPECTED));
-    let mut seen = cursor;
+    let (mut seen, mut bytes) = (cursor, 0);
     for (scanned, event) in unseen.enumerate() {
-        if scanned == SCAN_MAX || events.len() == max {
+        if scanned == SCAN_MAX || events.len() == max || bytes >= BATCH_BYTES {
             return Ok((some(events), seen));
         }
         seen = event.revision();
         if event.key().starts_with(prefix) {
+            bytes += event.entry.value_len();
             events.push(event.clone());
         }
     }
@@ -173,7 +176,7 @@ fn replay<A>(shared: &Shared<A>, revisions: &[Revision], requested: Revision) ->
     let mut events = Vec::with_capacity(revisions.len());
     let mut bytes = 0;
     for revision in revisions {
-        if bytes >= REPLAY_BYTES_MAX {
+        if bytes >= BATCH_BYTES {
             break;
         }
         let event = shared.read_event(*revision, requested)?;

@@ -49,6 +49,8 @@ suite!(
     a_watch_sees_its_prefix_only,
     a_watch_from_before_the_recent_events_reads_from_disk,
     a_batch_from_disk_is_bounded_by_bytes,
+    a_batch_from_memory_is_bounded_by_bytes,
+    watchers_who_are_behind_share_what_they_hold,
     a_watch_from_the_future_starts_there,
     a_cancelled_watch_loses_nothing,
     progress_moves_on_while_the_topic_is_idle,
@@ -340,10 +342,18 @@ async fn a_watch_from_before_the_recent_events_reads_from_disk(disk: impl Disk) 
 
 /// INV-54.
 async fn a_batch_from_disk_is_bounded_by_bytes(disk: impl Disk) {
-    let store = disk.open(nothing_recent());
+    assert_batches_are_bounded(&disk.open(nothing_recent())).await;
+}
+
+/// INV-54, BI-85.
+async fn a_batch_from_memory_is_bounded_by_bytes(disk: impl Disk) {
+    assert_batches_are_bounded(&disk.open(Options::default())).await;
+}
+
+async fn assert_batches_are_bounded(store: &TestStore) {
     let mut watch = store.watch("t/", 0).unwrap();
     for _ in 0..10 {
-        put(&store, "t/a", &"x".repeat(1 << 20)).await;
+        put(store, "t/a", &"x".repeat(1 << 20)).await;
     }
     let mut batches = Vec::new();
     let mut seen = Vec::new();
@@ -352,8 +362,28 @@ async fn a_batch_from_disk_is_bounded_by_bytes(disk: impl Disk) {
         batches.push(events.len());
         seen.extend(events.iter().map(|event| event.revision()));
     }
-    assert!(batches.iter().all(|events| *events <= 4), "{batches:?}");
+    assert!(batches.iter().all(|events| *events <= 1), "{batches:?}");
     assert_eq!(seen, (1..=10).collect::<Vec<_>>());
+    // Small ones still come together.
+    for _ in 0..10 {
+        put(store, "t/b", "x").await;
+    }
+    assert_eq!(watch.next_batch(100).await.unwrap().len(), 10);
+}
+
+/// BI-85: a thousand watchers who are not read hold what one of them holds.
+async fn watchers_who_are_behind_share_what_they_hold(disk: impl Disk) {
+    let store = disk.open(nothing_recent());
+    put(&store, "t/a", "x").await;
+    let mut watches = [store.watch("t/", 0).unwrap(), store.watch("t/a", 0).unwrap()];
+    let mut held = Vec::new();
+    for watch in &mut watches {
+        held.extend(watch.next_batch(1).await.unwrap());
+    }
+    assert!(Arc::ptr_eq(&held[0], &held[1]));
+    drop(held);
+    let mut late = store.watch("t/", 0).unwrap();
+    assert_eq!(watched(&mut late, 1).await, ["1 + t/a x@1! "], "read again once nobody has it");
 }
 
 async fn a_watch_from_the_future_starts_there(disk: impl Disk) {

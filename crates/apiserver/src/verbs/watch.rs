@@ -1,7 +1,8 @@
 //! Watches: from a version, in order, without gaps (AS-96…AS-109, design D6).
 //!
 //! A watch holds no buffer: it pulls from the store's log and frames what its reader has room for. An event in the
-//! common form is framed once and shared by all watchers (design D3).
+//! common form is framed once and shared by all watchers (design D3). Large objects are not even framed but sent as the
+//! store has them: watches that nobody reads hold them all the same, and there may be thousands (BI-85).
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -31,7 +32,7 @@ use crate::{
 
 /// How many events are framed at a time.
 const BATCH_MAX: usize = 256;
-/// How many bytes are handed to the transport at a time, about.
+/// How many bytes are handed to the transport at a time, about. An object of this size is a chunk of its own.
 const CHUNK_BYTES: usize = 64 * 1024;
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 /// A last bookmark shortly before the end saves the client a replay (AS-106).
@@ -72,6 +73,8 @@ pub(super) async fn watch(
         deadline: Instant::now() + Duration::from_secs(seconds),
         next_bookmark: Instant::now() + BOOKMARK_PERIOD.min(last_bookmark(seconds)),
         phase: start,
+        ready: VecDeque::new(),
+        held: None,
     };
     let body = stream::unfold(stream, |mut stream| async move { stream.next().await.map(|chunk| (chunk, stream)) });
     Ok(Answer { code: 200, content: Content::Stream(ResponseBody::Stream(Box::pin(body))) })
@@ -141,12 +144,19 @@ struct Stream {
     deadline: Instant,
     next_bookmark: Instant,
     phase: Phase,
+    /// Comes before anything that the phase has to say.
+    ready: VecDeque<Bytes>,
+    /// The last large event. Whoever comes by it later shares it with those who have not got rid of it.
+    held: Option<Arc<Event<Attributes>>>,
 }
 
 impl Stream {
     /// The next piece of the body; `None` at the end.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
+            if let Some(piece) = self.ready.pop_front() {
+                return Some(piece);
+            }
             match std::mem::replace(&mut self.phase, Phase::Ended) {
                 Phase::Ended => return None,
                 Phase::Failing(status) => {
@@ -154,38 +164,49 @@ impl Stream {
                     self.framing.frame("ERROR", &status.to_value(), &mut chunk);
                     return Some(chunk.freeze());
                 }
-                Phase::Initial { items, revision } => {
-                    if let Some(chunk) = self.initial(items, revision) {
-                        return Some(chunk);
-                    }
-                }
+                Phase::Initial { items, revision } => self.initial(items, revision),
                 Phase::Opening { from } => self.phase = self.open(from),
-                Phase::Live(watch) => {
-                    if let Some(chunk) = self.live(watch).await {
-                        return Some(chunk);
-                    }
-                }
+                Phase::Live(watch) => self.live(watch).await,
             }
         }
     }
 
     /// Frames some of the initial objects, and the bookmark that ends them.
-    fn initial(&mut self, mut items: VecDeque<Stored>, revision: u64) -> Option<Bytes> {
+    fn initial(&mut self, mut items: VecDeque<Stored>, revision: u64) {
         let mut chunk = BytesMut::new();
         while chunk.len() < CHUNK_BYTES
+            && self.ready.is_empty()
             && let Some(item) = items.pop_front()
         {
-            self.framing.object("ADDED", &item, &mut chunk);
+            match self.framing.is_common() && item.value_len() >= CHUNK_BYTES {
+                true => self.put_large("ADDED", item.value(), &mut chunk),
+                false => self.framing.object("ADDED", &item, &mut chunk),
+            }
         }
         if !items.is_empty() {
             self.phase = Phase::Initial { items, revision };
-            return Some(chunk.freeze());
+        } else {
+            if self.bookmarks && self.ends_initial_events {
+                self.framing.bookmark(revision, true, &mut chunk);
+            }
+            self.phase = Phase::Opening { from: revision };
         }
-        if self.bookmarks && self.ends_initial_events {
-            self.framing.bookmark(revision, true, &mut chunk);
+        self.put(&mut chunk);
+    }
+
+    /// What was framed so far comes next.
+    fn put(&mut self, chunk: &mut BytesMut) {
+        if !chunk.is_empty() {
+            self.ready.push_back(chunk.split().freeze());
         }
-        self.phase = Phase::Opening { from: revision };
-        (!chunk.is_empty()).then(|| chunk.freeze())
+    }
+
+    /// After what was framed so far, a line around an object that is not copied for it.
+    fn put_large(&mut self, kind: &'static str, object: Bytes, chunk: &mut BytesMut) {
+        put_line_start(kind, chunk);
+        self.put(chunk);
+        self.ready.push_back(object);
+        chunk.extend_from_slice(LINE_END);
     }
 
     fn open(&self, from: u64) -> Phase {
@@ -195,55 +216,70 @@ impl Stream {
         }
     }
 
-    /// Waits for events, the next bookmark, or the end; `None` when there is nothing to send yet.
-    async fn live(&mut self, mut watch: store::Watch<Attributes>) -> Option<Bytes> {
+    /// Waits for events, the next bookmark, or the end.
+    async fn live(&mut self, mut watch: store::Watch<Attributes>) {
         let mut stopping = self.server.state.stopping.subscribe();
         let bookmark_at = if self.bookmarks { self.next_bookmark } else { self.deadline };
-        let mut chunk = BytesMut::new();
         tokio::select! {
             biased;
             // An error means that the sender is gone, and with it the server.
-            _ = stopping.wait_for(|stopping| *stopping) => return None,
-            () = tokio::time::sleep_until(self.deadline) => return None,
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+            () = tokio::time::sleep_until(self.deadline) => return,
             () = tokio::time::sleep_until(bookmark_at) => {
                 let progress = watch.progress();
                 // One that was begun in the future has seen nothing yet that a bookmark could vouch for.
                 if progress <= self.server.state.store.revision() {
+                    let mut chunk = BytesMut::new();
                     self.framing.bookmark(progress, false, &mut chunk);
+                    self.put(&mut chunk);
                 }
                 let last = self.deadline - BOOKMARK_BEFORE_END;
                 let next = Instant::now() + BOOKMARK_PERIOD;
                 self.next_bookmark = if Instant::now() < last { next.min(last) } else { self.deadline };
             }
             batch = watch.next_batch(BATCH_MAX) => match batch {
-                Ok(events) => {
-                    // Growing step by step would copy what is already there again and again.
-                    chunk.reserve(events.iter().map(|event| event.entry.value_len() + FRAME_BYTES).sum());
-                    events.iter().for_each(|event| self.event(event, &mut chunk));
-                }
+                Ok(events) => self.frame(&events),
                 Err(error) => {
                     self.phase = Phase::Failing(too_old(&error));
-                    return None;
+                    return;
                 }
             },
         }
         self.phase = Phase::Live(watch);
-        (!chunk.is_empty()).then(|| chunk.freeze())
     }
 
-    /// Frames one change as this watch sees it: selectors judge the old and the new state (AS-98).
-    fn event(&mut self, event: &Arc<Event<Attributes>>, chunk: &mut BytesMut) {
+    /// Frames changes.
+    fn frame(&mut self, events: &[Arc<Event<Attributes>>]) {
+        let size = |event: &Arc<Event<Attributes>>| event.entry.value_len() + FRAME_BYTES;
+        // Growing step by step would copy what is already there again and again.
+        let mut chunk = BytesMut::with_capacity(events.iter().map(size).filter(|bytes| *bytes < CHUNK_BYTES).sum());
+        self.held = None;
+        for event in events {
+            match self.event(event, &mut chunk) {
+                Some(kind) if event.entry.value_len() >= CHUNK_BYTES => {
+                    self.put_large(kind, event.entry.value(), &mut chunk);
+                    self.held = Some(Arc::clone(event));
+                }
+                Some(kind) => chunk.extend_from_slice(&shared(kind, event)),
+                None => {}
+            }
+        }
+        self.put(&mut chunk);
+    }
+
+    /// One change as this watch sees it: selectors judge the old and the new state (AS-98). What it is called, if its line
+    /// is that of all watchers in the common form; otherwise it is framed here, if there is anything to say.
+    fn event(&mut self, event: &Event<Attributes>, chunk: &mut BytesMut) -> Option<&'static str> {
         let matched = event.previous.as_ref().is_some_and(|previous| self.selection.matches(previous));
         let matches = event.kind == EventKind::Put && self.selection.matches(&event.entry);
+        let is_common = self.framing.is_common();
         match (matched, matches) {
             (false, false) => {}
-            (false, true) if self.framing.is_common() && event.previous.is_none() => self.shared("ADDED", event, chunk),
+            (false, true) if is_common && event.previous.is_none() => return Some("ADDED"),
             (false, true) => self.framing.object("ADDED", &event.entry, chunk),
-            (true, true) if self.framing.is_common() => self.shared("MODIFIED", event, chunk),
+            (true, true) if is_common => return Some("MODIFIED"),
             (true, true) => self.framing.object("MODIFIED", &event.entry, chunk),
-            (true, false) if event.kind == EventKind::Delete && self.framing.is_common() => {
-                self.shared("DELETED", event, chunk);
-            }
+            (true, false) if event.kind == EventKind::Delete && is_common => return Some("DELETED"),
             (true, false) if event.kind == EventKind::Delete => self.framing.object("DELETED", &event.entry, chunk),
             (true, false) => {
                 // It no longer matches: the previous content with the new version.
@@ -252,17 +288,17 @@ impl Stream {
                 }
             }
         }
+        None
     }
+}
 
-    /// The line that all watchers in the common form share; it depends on nothing but the event.
-    fn shared(&self, kind: &'static str, event: &Arc<Event<Attributes>>, chunk: &mut BytesMut) {
-        let line = event.frame(|event| {
-            let mut line = BytesMut::with_capacity(event.entry.value_len() + FRAME_BYTES);
-            put_line(kind, &event.entry.value(), &mut line);
-            line.freeze()
-        });
-        chunk.extend_from_slice(&line);
-    }
+/// The line that all watchers in the common form share; it depends on nothing but the event.
+fn shared(kind: &'static str, event: &Event<Attributes>) -> Bytes {
+    event.frame(|event| {
+        let mut line = BytesMut::with_capacity(event.entry.value_len() + FRAME_BYTES);
+        put_line(kind, &event.entry.value(), &mut line);
+        line.freeze()
+    })
 }
 
 fn too_old(error: &ReadError) -> Status {
@@ -279,12 +315,18 @@ const FRAME_BYTES: usize = 40;
 
 fn put_line(kind: &str, object: &[u8], chunk: &mut BytesMut) {
     chunk.reserve(object.len() + FRAME_BYTES);
+    put_line_start(kind, chunk);
+    chunk.extend_from_slice(object);
+    chunk.extend_from_slice(LINE_END);
+}
+
+fn put_line_start(kind: &str, chunk: &mut BytesMut) {
     chunk.extend_from_slice(b"{\"type\":\"");
     chunk.extend_from_slice(kind.as_bytes());
     chunk.extend_from_slice(b"\",\"object\":");
-    chunk.extend_from_slice(object);
-    chunk.extend_from_slice(b"}\n");
 }
+
+const LINE_END: &[u8] = b"}\n";
 
 /// How this watch writes objects.
 struct Framing {
