@@ -15,6 +15,7 @@ use crate::{
     negotiate::{self, Encoding, MetaVersion, Representation, View},
     query::Query,
     resources::Resource,
+    serve::Unhurried,
     status::Status,
     views::{self, TableForm},
     warnings,
@@ -103,7 +104,11 @@ fn write(
     let code = answer.code;
     let value = match answer.content {
         Content::Stream(body) => return Ok(raw(code, stream_type(encoding), body)),
-        Content::Text(body) => return Ok(raw(code, "text/plain", body)),
+        Content::Text(body) => {
+            let mut response = raw(code, "text/plain", body);
+            response.extensions_mut().insert(Unhurried);
+            return Ok(response);
+        }
         Content::Plain(value) => value,
         Content::Object { resource, document } => match (view, document) {
             (View::Whole, Document::Stored(stored)) if as_stored(resource, manner) => {

@@ -66,6 +66,10 @@ pub struct Limits {
     pub streams: u32,
     /// Bytes of one HTTP/2 response that may wait for a slow peer.
     pub send_buffer: usize,
+    /// A connection is cut if its peer has not made room for the next part of an answer, some 64 kB, for this long
+    /// (BI-85). Whoever does not read a watch for five minutes could not resume it on a Kubernetes with etcd's usual
+    /// history either (AS-107). Logs wait: people leave them in a pager.
+    pub unread: Duration,
     /// How long the rest of a body that nobody wants is read, so that its sender sees the answer …
     pub leftover: Duration,
     /// … and how much of it.
@@ -86,6 +90,7 @@ impl Default for Limits {
             header_bytes: 64 << 10,
             streams: 1000,
             send_buffer: 64 << 10,
+            unread: Duration::from_secs(300),
             leftover: Duration::from_secs(1),
             leftover_bytes: 4 * BODY_BYTES_MAX,
             drain: Duration::from_millis(1500),
@@ -230,7 +235,8 @@ where
                     return Ok::<_, Infallible>(refusal.map(Either::Right));
                 }
                 let response = answer.expect("asked unless refused").await?;
-                Ok(response.map(|body| Either::Left(Observed { body: Box::pin(body), _in_flight: in_flight })))
+                let may_wait = response.extensions().get::<Unhurried>().is_some();
+                Ok(response.map(|body| Either::Left(Observed { body: Box::pin(body), in_flight, may_wait })))
             }
         });
         let connection = self.http.serve_connection(TokioIo::new(stream), service);
@@ -246,6 +252,7 @@ where
                 }
                 () = self.time_to_end(&activity, draining.clone()), if !told_to_end => {
                     connection.as_mut().graceful_shutdown();
+                    activity.ends();
                     told_to_end = true;
                 }
                 Some(body) = unread.recv() => {
@@ -254,6 +261,9 @@ where
                 Some(()) = leftovers.next() => activity.body_ends(),
                 () = activity.in_headers_for(self.limits.header_read), if is_http_1 => {
                     return tracing::debug!("the headers of a request took too long");
+                }
+                () = activity.unread_for(self.limits.unread) => {
+                    return tracing::debug!("an answer was not read");
                 }
             }
         }
@@ -303,10 +313,15 @@ where
 /// What Go's server says, for people who typed `http://`.
 const PLAIN_HTTP_ANSWER: &str = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
 
+/// An extension of answers that may be left unread for as long as their connection lives.
+#[derive(Debug, Clone, Copy)]
+pub struct Unhurried;
+
 /// A body that counts as activity of its connection until it ends.
 struct Observed<B> {
     body: Pin<Box<B>>,
-    _in_flight: InFlight,
+    in_flight: InFlight,
+    may_wait: bool,
 }
 
 impl<B: Body> Body for Observed<B> {
@@ -317,7 +332,12 @@ impl<B: Body> Body for Observed<B> {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        self.body.as_mut().poll_frame(cx)
+        let polled = self.body.as_mut().poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(_)) if !self.may_wait => self.in_flight.gives(),
+            _ => self.in_flight.has_given_all(),
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
