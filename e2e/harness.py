@@ -63,6 +63,7 @@ def run_all(only: str) -> int:
             try:
                 with Kit(cluster) as kit:
                     function(kit)
+                notes = kit.notes
             except Skip as reason:
                 skipped += 1
                 print(f"skip {name}: {reason}")
@@ -71,7 +72,7 @@ def run_all(only: str) -> int:
                 print(f"FAIL {name}\n{textwrap.indent(traceback.format_exc(), '    ')}")
             else:
                 passed += 1
-                print(f"ok   {name} ({time.monotonic() - begin:.1f} s)")
+                print(f"ok   {name} ({', '.join([f'{time.monotonic() - begin:.1f} s', *notes])})")
             sys.stdout.flush()
     for name in failed:
         print(f"failed: {name}")
@@ -123,6 +124,13 @@ class Kit:
         self.cluster = cluster
         self.namespace = "e2e-" + "".join(random.choices(string.ascii_lowercase, k=8))
         self._watches: list[Watch] = []
+        self.notes: list[str] = []
+        # Of all answers to this case's own requests.
+        self.slowest_secs = 0.0
+
+    def note(self, text: str) -> None:
+        """Shown with the result of the case."""
+        self.notes.append(text)
 
     def __enter__(self):
         self.kubectl("create", "namespace", self.namespace)

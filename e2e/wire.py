@@ -4,6 +4,7 @@ import http.client
 import json
 import socket
 import ssl
+import time
 import urllib.parse
 
 from harness import PATIENCE_SECS, Kit
@@ -32,10 +33,13 @@ class Wire:
         connection = self._connection or http.client.HTTPSConnection(
             self.host, int(self.port), timeout=PATIENCE_SECS, context=self.context())
         self._connection = connection
+        begin = time.monotonic()
         try:
             connection.request(method, path, body, {name: value for name, value in sent.items() if value is not None})
             response = connection.getresponse()
-            return Reply(response.status, response.headers, response.read())
+            reply = Reply(response.status, response.headers, response.read())
+            self.kit.slowest_secs = max(self.kit.slowest_secs, time.monotonic() - begin)
+            return reply
         except (http.client.HTTPException, OSError):
             connection.close()
             self._connection = None

@@ -298,6 +298,10 @@ def a_log_that_was_replaced_is_not_read(kit: Kit, traces: Traces):
     log.unlink()
     os.mkfifo(log)
     contains(kit.refused("logs", "sly", "--follow"), "the log is not a regular file")
+    log.unlink()
+    log.mkdir()
+    contains(kit.refused("logs", "sly"), "InternalError", "the log is not a regular file")
+    log.rmdir()
 
 
 @leaves_nothing

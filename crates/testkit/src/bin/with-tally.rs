@@ -1,6 +1,7 @@
 //! Runs a command against a `tally up` of its own: `with-tally --binary tally --kubeconfig FILE -- COMMAND …`.
 //!
-//! The command finds the server through `KUBECONFIG` and its files through `TALLY_DATA`, and its exit status is handed on.
+//! The command finds the server through `KUBECONFIG`, its files through `TALLY_DATA` and its process through `TALLY_PID`, and
+//! its exit status is handed on.
 //! A server that panicked meanwhile is a failure whatever the command thought of it.
 
 use std::path::PathBuf;
@@ -62,6 +63,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         .args(rest)
         .env("KUBECONFIG", server.kubeconfig())
         .env("TALLY_DATA", data.path())
+        .env("TALLY_PID", server.pid().to_string())
         .status()
         .with_context(|| format!("run `{program}`"))?;
 
