@@ -171,9 +171,12 @@ async fn a_second_signal_ends_it_at_once() {
 fn a_second_server_on_the_same_data_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().to_str().unwrap();
-    let _first = Tally::start(binary(), dir.path(), &[]).unwrap();
+    let first = Tally::start(binary(), dir.path(), &[]).unwrap();
+    let refused = tally(&["up", "--data", data, "--listen", "127.0.0.1:0"]);
+    let named = format!("is in use by process {}\n", first.pid());
+    assert!(String::from_utf8_lossy(&refused.stderr).contains(&named), "BI-121: {refused:?}");
     check_failure(
-        &tally(&["up", "--data", data, "--listen", "127.0.0.1:0"]),
+        &refused,
         dir.path(),
         1,
         expect![[r"
