@@ -22,6 +22,8 @@ pub struct Options {
     pub environment: Vec<(String, String)>,
     pub capacity: Capacity,
     pub log: Bounds,
+    /// A container with more processes is killed, where there are no control groups to keep it from starting them.
+    pub processes_max: usize,
     /// Who hears of the end of every container before it is reported.
     pub history: Option<Arc<dyn HistorySink>>,
 }
@@ -63,6 +65,9 @@ fn memory_total() -> i64 {
         .map_or(1 << 30, |kib| kib * 1024)
 }
 
+/// What is recommended for pods of a kubelet. The kernel has numbers for 32,768 processes, unless told otherwise.
+const PROCESSES_MAX: usize = 4096;
+
 impl Options {
     /// For the program that is running, which must understand [`crate::nursery::SUBCOMMAND`].
     pub fn new(name: &str, directory: PathBuf) -> std::io::Result<Self> {
@@ -75,6 +80,7 @@ impl Options {
             address: IpAddr::from([127, 0, 0, 1]),
             environment: Vec::new(),
             log: Bounds::default(),
+            processes_max: PROCESSES_MAX,
             history: None,
         })
     }

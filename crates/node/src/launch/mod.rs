@@ -34,6 +34,7 @@ pub(crate) struct Surroundings {
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) allocatable: Allocatable,
     pub(crate) log: Bounds,
+    pub(crate) processes_max: usize,
 }
 
 /// What a process is made from.
@@ -108,6 +109,7 @@ fn finish(inputs: Inputs<'_>, mut environment: Environment) -> Result<Launch, St
         mounts,
         termination_message,
         limits: limits(spec, container),
+        processes_max: Some(inputs.surroundings.processes_max),
         environment: environment.into_variables(),
     })
 }
@@ -249,6 +251,7 @@ mod tests {
             environment: environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             allocatable: Allocatable::default(),
             log: Bounds::default(),
+            processes_max: 100,
         }
     }
 

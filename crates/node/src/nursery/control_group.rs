@@ -16,7 +16,7 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 const CPU_PERIOD: u64 = 100_000;
 
 /// All containers of a node together may have this many processes: a fork bomb must not take the machine with it.
-const SHARED_PIDS_MAX: u64 = 16_384;
+const PIDS_MAX: u64 = 16_384;
 
 /// The group of the nursery and of all containers without limits of their own.
 const SHARED: &str = "shared";
@@ -52,20 +52,27 @@ impl ControlGroups {
             return Err(format!("the control groups at {} have no controller `{missing}`", home.display()));
         }
         let parent = home.join(format!("tally-{name}"));
-        let made = enable(&home).and_then(|()| make(&parent)).and_then(|()| enable(&parent));
-        made.map_err(|error| format!("use control groups at {}: {error}", parent.display()))?;
         let groups = Self { parent };
+        let made = enable(&home).and_then(|()| groups.prepare());
+        made.map_err(|error| format!("use control groups at {}: {error}", groups.parent.display()))?;
         groups.remove_leftovers();
         groups.join_shared().map_err(|error| format!("join a control group: {error}"))?;
         Ok(groups)
     }
 
+    /// The limit is that of all groups below: those of containers with limits of their own must not escape it.
+    fn prepare(&self) -> io::Result<()> {
+        make(&self.parent)?;
+        let all = ControlGroup { path: self.parent.clone() };
+        all.limit(Limits { pids: Some(PIDS_MAX), ..Limits::default() })?;
+        enable(&self.parent)
+    }
+
     /// The nursery moves once, so that its children need not: a move takes the kernel milliseconds.
     fn join_shared(&self) -> io::Result<()> {
-        let shared = ControlGroup { path: self.parent.join(SHARED) };
-        make(&shared.path)?;
-        shared.limit(Limits { pids: Some(SHARED_PIDS_MAX), ..Limits::default() })?;
-        fs::write(shared.path.join("cgroup.procs"), "0")
+        let shared = self.parent.join(SHARED);
+        make(&shared)?;
+        fs::write(shared.join("cgroup.procs"), "0")
     }
 
     pub(super) fn create(&self, id: &InstanceId, limits: Limits) -> io::Result<ControlGroup> {
@@ -197,6 +204,22 @@ mod tests {
         assert!(!group.was_out_of_memory());
         fs::write(group.path.join("memory.events"), "oom 1\noom_kill 1\n").unwrap();
         assert!(group.was_out_of_memory());
+    }
+
+    /// BI-107: also those that have a group of their own.
+    #[test]
+    fn all_containers_together_have_a_limit_of_processes() {
+        let home = TempDir::new().unwrap();
+        let groups = ControlGroups { parent: home.path().join("tally-x") };
+        fs::create_dir(&groups.parent).unwrap();
+        // The kernel's file is there from the beginning.
+        fs::write(groups.parent.join("cgroup.subtree_control"), "").unwrap();
+        groups.prepare().unwrap();
+        groups.join_shared().unwrap();
+        let read = |name: &str| fs::read_to_string(groups.parent.join(name)).unwrap();
+        assert_eq!(read("pids.max"), "16384");
+        assert_eq!(read("cgroup.subtree_control"), "+cpu +memory +pids");
+        assert_eq!(read("shared/cgroup.procs"), "0");
     }
 
     #[test]

@@ -11,8 +11,8 @@ use rustix::process::{Pid, getpid};
 
 use super::process;
 
-/// As many processes of one container are looked at; one that has more is not a matter of its memory alone.
-const FAMILY_MAX: usize = 10_000;
+/// As many processes of one container are looked at, which is more than it may have.
+const FAMILY_MAX: usize = 1 << 16;
 
 /// Who is whose child, at this moment.
 pub(super) struct Kinship {

@@ -16,6 +16,7 @@ mod journal;
 mod layout;
 mod memory_watch;
 mod process;
+mod process_watch;
 pub(crate) mod protocol;
 mod server;
 mod task;

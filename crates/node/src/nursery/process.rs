@@ -184,24 +184,24 @@ pub(super) fn kill_leftovers(leftovers: &Leftovers) {
         if instances.is_empty() || found.is_empty() {
             return;
         }
-        found.into_iter().for_each(|pid| kill_if(pid, belongs));
+        found.into_iter().for_each(|pid| signal_if(pid, Signal::KILL, belongs));
         std::thread::yield_now();
     }
 }
 
-/// Kills those of the processes that bear the mark of an instance.
-pub(super) fn kill_marked(pids: &[Pid], id: &InstanceId) {
+/// Sends a signal to those of the processes that bear the mark of an instance.
+pub(super) fn signal_marked(pids: &[Pid], id: &InstanceId, signal: Signal) {
     let instance = id.to_string();
     let belongs = |pid: Pid| instance_of(pid).is_some_and(|mark| mark == instance);
-    pids.iter().for_each(|pid| kill_if(*pid, belongs));
+    pids.iter().for_each(|pid| signal_if(*pid, signal, belongs));
 }
 
 /// Looked at through the handle's eyes: from the question on the number cannot change hands unnoticed.
-fn kill_if(pid: Pid, belongs: impl Fn(Pid) -> bool) {
+fn signal_if(pid: Pid, signal: Signal, belongs: impl Fn(Pid) -> bool) {
     if let Ok(handle) = pidfd_open(pid, PidfdFlags::empty())
         && belongs(pid)
     {
-        let _ = rustix::process::pidfd_send_signal(&handle, Signal::KILL);
+        let _ = rustix::process::pidfd_send_signal(&handle, signal);
     }
 }
 

@@ -79,6 +79,9 @@ pub(crate) struct Launch {
     /// A file whose content is reported with the exit.
     pub(crate) termination_message: Option<PathBuf>,
     pub(crate) limits: Limits,
+    /// As many the container may have. Where there are control groups they have their own limit.
+    #[serde(default)]
+    pub(crate) processes_max: Option<usize>,
 }
 
 /// Arguments may be made of secrets as well.

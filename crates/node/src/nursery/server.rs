@@ -23,6 +23,7 @@ use super::journal::Journal;
 use super::layout::Layout;
 use super::memory_watch::{MemoryWatch, Offender};
 use super::process::{self, Process, Start};
+use super::process_watch::ProcessWatch;
 use super::protocol::{
     Abilities, Cause, End, Exec, ExecOutcome, InstanceId, Known, Launch, Mount, Obstacles, Report, Request, Welcome,
 };
@@ -77,6 +78,7 @@ pub(super) struct Server {
     work: WorkDirectories,
     /// Only containers that have no control group.
     memory_watch: MemoryWatch,
+    process_watch: ProcessWatch,
     /// Children may have been left behind.
     strays: bool,
 }
@@ -114,6 +116,7 @@ impl Server {
             control_groups,
             work,
             memory_watch: MemoryWatch::default(),
+            process_watch: ProcessWatch::default(),
             strays: true,
         })
     }
@@ -137,6 +140,7 @@ impl Server {
             self.start_all();
             self.time_out();
             self.watch_memory();
+            self.watch_processes();
             self.collect_strays();
             self.write_journal();
             self.send();
@@ -156,7 +160,8 @@ impl Server {
         let stray = self.strays.then_some(STRAY_INTERVAL);
         let retry = self.stall.as_ref().filter(|_| self.backlog() > 0);
         let retry = retry.map(|stall| stall.next_try.saturating_duration_since(now));
-        let wait = deadline.chain(stray).chain(retry).chain(self.memory_watch.wait(now)).min()?;
+        let looks = self.memory_watch.wait(now).into_iter().chain(self.process_watch.wait(now));
+        let wait = deadline.chain(stray).chain(retry).chain(looks).min()?;
         Timespec::try_from(wait + Duration::from_millis(1)).ok()
     }
 
@@ -380,12 +385,16 @@ impl Server {
         };
         let pid = started.pid;
         let watched_limit = container.launch.limits.memory_bytes.filter(|_| container.control_group.is_none());
+        let processes_max = container.launch.processes_max.filter(|_| self.control_groups.is_none());
         let task = self
             .add(started, Purpose::Container(Box::new(container)), at)
             .map_err(|error| format!("watch the process: {error}"))?;
         self.instances.insert(id.clone(), task);
         if let Some(limit_bytes) = watched_limit {
             self.memory_watch.add(&id, pid, limit_bytes);
+        }
+        if let Some(processes_max) = processes_max {
+            self.process_watch.add(&id, pid, processes_max);
         }
         if let Some(key) = process::identify(pid) {
             self.journal.started(&id, key, at);
@@ -527,7 +536,16 @@ impl Server {
     fn watch_memory(&mut self) {
         for Offender { id, family } in self.memory_watch.look(&self.pids) {
             self.kill(&id);
-            process::kill_marked(&family, &id);
+            process::signal_marked(&family, &id, Signal::KILL);
+        }
+    }
+
+    /// Kills containers that have more processes than they may.
+    fn watch_processes(&mut self) {
+        for id in self.process_watch.look(&self.pids) {
+            self.kill(&id);
+            self.strays = true;
+            self.remark(&format!("container `{id}` has too many processes and is killed"));
         }
     }
 
@@ -597,13 +615,15 @@ impl Server {
         let launch = &container.launch;
         self.instances.remove(&launch.id);
         self.end_commands_beside(&launch.id);
+        let had_too_many = self.process_watch.remove(&launch.id);
         let was_out_of_memory = self.memory_watch.remove(&launch.id)
             || container.control_group.as_ref().is_some_and(ControlGroup::was_out_of_memory);
         let end = End {
             cause: if was_out_of_memory && cause == Cause::Signal(9) { Cause::OutOfMemory } else { cause },
             started_at: Some(started_at),
             finished_at,
-            message: launch.termination_message.as_deref().and_then(super::read_message),
+            // Its last words were written before it was known that they are.
+            message: had_too_many.or_else(|| launch.termination_message.as_deref().and_then(super::read_message)),
             log_tail: match launch.wants_log_tail && cause != Cause::Code(0) {
                 true => self.log_tail(&launch.id),
                 false => None,

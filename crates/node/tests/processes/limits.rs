@@ -1,8 +1,8 @@
-//! Limits of memory, by control groups or without them (PL-53).
+//! Limits of memory and of the number of processes, by control groups or without them (PL-53, BI-107).
 
 use serde_json::{Value, json};
 
-use crate::support::{Cluster, until};
+use crate::support::{self, Cluster, until};
 use crate::{script, terminated};
 
 const MEBIBYTE: usize = 1 << 20;
@@ -45,6 +45,34 @@ async fn forks_do_not_count_for_what_they_share() {
     cluster.create_pod("p", limited(&text, "72Mi")).await;
     let pod = cluster.wait_for_end("p").await;
     assert_eq!(terminated(&pod)["reason"], "Completed", "{pod:#}");
+}
+
+/// BI-107. None of them goes on for ever, lest a test that fails takes the machine with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_that_forks_without_end_is_killed_with_all_it_has_started() {
+    let cluster = Cluster::start_with(|options| options.processes_max = 100).await;
+    if cluster.has_control_groups().await {
+        eprintln!("skipped: control groups have a limit of their own, for all containers together");
+        return;
+    }
+    for (name, text) in [
+        ("flat", "i=0; while test $i -lt 3000; do sleep 1000 & i=$((i+1)); done; wait"),
+        ("tree", "t() { for i in 1 2 3; do test $1 -eq 0 || t $(($1-1)) & done; sleep 1000; }; t 7"),
+        ("daemons", "i=0; while test $i -lt 3000; do (setsid sleep 1000 &); i=$((i+1)); done; sleep 1000"),
+        ("heirs", "t() { sleep 1000 & test $1 -eq 0 || t $(($1-1)) & }; t 3000; sleep 1000"),
+    ] {
+        cluster.create_pod(name, script(text)).await;
+        let pod = cluster.wait_for_end(name).await;
+        assert_eq!(pod["status"]["phase"], "Failed", "{name}");
+        assert_eq!(terminated(&pod)["exitCode"], 137, "{name}");
+        assert_eq!(terminated(&pod)["message"], "killed: more than 100 processes", "{name}");
+        let uid = pod["metadata"]["uid"].as_str().unwrap();
+        until("none is left", || async { support::marked_processes(uid) == 0 }).await;
+    }
+    // Others are not concerned.
+    cluster.create_pod("few", script("for i in 1 2 3 4 5 6 7 8 9; do sleep 0.3 & done; wait")).await;
+    let pod = cluster.wait_for_end("few").await;
+    assert_eq!(pod["status"]["phase"], "Succeeded", "{pod:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

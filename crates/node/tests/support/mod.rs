@@ -100,6 +100,14 @@ impl Cluster {
         self.directory.path().join("node")
     }
 
+    /// Whether the machine lets the node use them.
+    pub async fn has_control_groups(&self) -> bool {
+        let node = self.get("/api/v1/nodes/here").await.expect("the node has registered itself");
+        let conditions = node["status"]["conditions"].as_array().unwrap();
+        let limits = conditions.iter().find(|it| it["type"] == "tally.dev/ResourceLimits").expect("a condition");
+        limits["status"] == "True"
+    }
+
     pub fn journal(&self) -> String {
         std::fs::read_to_string(self.node_directory().join("nursery/journal")).unwrap_or_default()
     }
@@ -278,6 +286,15 @@ pub async fn until<F: Future<Output = bool>>(what: &str, condition: impl Fn() ->
 pub fn is_alive(pid: i32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
+
+/// How many processes bear the mark of a pod.
+pub fn marked_processes(uid: &str) -> usize {
+    let mark = format!("TALLY_INSTANCE={uid}/");
+    let has_mark =
+        |environment: Vec<u8>| environment.split(|byte| *byte == 0).any(|it| it.starts_with(mark.as_bytes()));
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    processes.filter(|entry| std::fs::read(entry.path().join("environ")).is_ok_and(has_mark)).count()
 }
 
 /// The nursery of a directory, by its command line.

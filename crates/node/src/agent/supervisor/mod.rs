@@ -196,6 +196,7 @@ impl Supervisor {
             environment: options.environment,
             allocatable: Allocatable { cpu_millis, memory_bytes, ephemeral_storage_bytes },
             log: options.log,
+            processes_max: options.processes_max,
         };
         let mut supervisor = Self {
             // Before anything is started: what is made from here on is no leftover, however late the sweep is.
