@@ -157,7 +157,9 @@ async fn a_second_signal_ends_it_at_once() {
         let _stalled = stalled_upload(&server, dir.path()).await;
         server.signal(signal).unwrap();
         // Two signals at once would be one; the log says when the first has arrived.
+        let first = Instant::now();
         while !server.stderr().contains("stopping") {
+            assert!(first.elapsed() < STOPS_WITHIN, "{signal:?} is not heard: {}", server.stderr());
             tokio::task::yield_now().await;
         }
         let begin = Instant::now();
