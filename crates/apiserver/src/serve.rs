@@ -1,8 +1,8 @@
 //! The socket side of the server: accepts connections, speaks TLS and HTTP, and ends in an orderly way.
 //!
 //! Everything a peer can hold or send is bounded here: connections, handshakes, header sizes and times, idle
-//! connections, concurrent streams. What a request means is elsewhere: any tower service will do, and programs in the
-//! same process call it without passing through this file.
+//! connections, unread answers, concurrent streams. What a request means is elsewhere: any tower service will do, and
+//! programs in the same process call it without passing through this file.
 //!
 //! Ending: the listener closes first; then idle connections are closed and busy ones finish their requests; whatever is
 //! still open at the deadline is cut. Watches have no end of their own: whoever ends the server tells the service to
