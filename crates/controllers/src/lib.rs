@@ -18,3 +18,5 @@ mod faults;
 mod regressions;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod wire;

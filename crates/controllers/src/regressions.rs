@@ -1,6 +1,9 @@
-//! Real bugs of the past that need a server to show (REG-…): A08, C13, C19, C24, C25, F08, F25, H01, H03, H05 and H07.
+//! Real bugs of the past that need a server to show (REG-…): A08, C13, C19, C24, F08, F25, H01, H03, H05 and H07.
 //!
-//! Those that concern one controller alone are among its own tests, pure ones in `batch-plan`.
+//! Those that are about how often and when something is tried (C25) are in `attempts`. Those that concern one
+//! controller alone are among its own tests, pure ones in `batch-plan`.
+
+mod attempts;
 
 use std::{
     sync::{
@@ -11,9 +14,8 @@ use std::{
 };
 
 use batch_plan::job::Settings;
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::FutureExt as _;
 use http::Method;
-use http_body_util::{BodyStream, StreamBody};
 use kube::{Client, client::Body};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -26,7 +28,7 @@ use crate::{
         ControllerContext, Metrics, Resource, RetryPolicy, WorkQueue,
         requests::{self, DeleteOptions},
     },
-    testing::{PATIENCE, World, config_map, owned, pod},
+    testing::{World, config_map, owned, pod},
 };
 
 const JOBS: &Resource = &Resource::JOBS;
@@ -112,59 +114,6 @@ async fn reg_c24_a_refused_write_leaves_the_cache_as_it_was() {
     faults::spawn(&mut world, &faults, |context| job::run(context, job_options()));
     world.create(JOBS, "default", job_object("a", json!({}))).await;
     world.wait(JOBS, "default", "a", |job| job.is_some_and(|job| job["status"]["active"] == 1)).await;
-}
-
-/// From the first pod on the server has nothing but 500 for an answer, and ends its watches. Attempts grow apart, and health
-/// is noticed long before the next one would have come (INV-29, INV-30).
-#[tokio::test]
-async fn reg_c25_attempts_grow_apart_and_recovery_is_quick() {
-    let mut world = World::new().await;
-    let healthy = Arc::new(tokio::sync::watch::Sender::new(true));
-    let attempts = Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let (inner, health, noted) = (world.client.clone(), healthy.clone(), attempts.clone());
-    let service = tower::service_fn(move |request: http::Request<Body>| {
-        let (inner, health, noted) = (inner.clone(), health.clone(), noted.clone());
-        async move {
-            let creates = *request.method() == Method::POST && request.uri().path().ends_with("/pods");
-            if creates && noted.lock().is_empty() {
-                health.send_replace(false);
-            }
-            let (is_healthy, mut health) = (*health.borrow(), health.subscribe());
-            // An answer that was begun in good health ends with it.
-            let end = async move { drop(health.wait_for(|healthy| is_healthy && !*healthy).await) }.boxed();
-            let until_then = |body| StreamBody::new(BodyStream::new(body).take_until(end));
-            if is_healthy {
-                return Ok::<_, kube::Error>(inner.send(request).await?.map(until_then));
-            }
-            // A pod whose creation may have succeeded is not made again before the Job was read.
-            if creates || request.uri().path().ends_with("/jobs/a") {
-                noted.lock().push(Instant::now());
-            }
-            let status =
-                json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500, "message": "no"});
-            let response = http::Response::builder().status(500).body(Body::from(status.to_string().into_bytes()));
-            Ok(response.unwrap().map(until_then))
-        }
-    });
-    let context = ControllerContext { client: Client::new(service, "default"), ..world.context.clone() };
-    world.spawn("job", job::run(context, job_options()));
-    world.create(JOBS, "default", job_object("a", json!({}))).await;
-    let four = async {
-        while attempts.lock().len() < 4 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, four).await.expect("a fourth attempt");
-    let recovered = Instant::now();
-    healthy.send_replace(true);
-    world.wait(JOBS, "default", "a", |job| job.is_some_and(|job| job["status"]["active"] == 1)).await;
-    let late = recovered.elapsed();
-    assert_eq!(world.list(PODS).await.len(), 1);
-    let times = attempts.lock().clone();
-    let gaps: Vec<Duration> = times.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect();
-    // One second, then two, then four, whatever a busy machine adds; the next one would have come after eight.
-    assert!(gaps[0] >= Duration::from_millis(900) && gaps[1] >= Duration::from_millis(1900), "{gaps:?}");
-    assert!(late < Duration::from_secs(6), "{late:?}");
 }
 
 /// Jobs that are history go with their pods.

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -13,6 +13,7 @@ use batch_types::gates::Gates;
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::runtime::{
     ControllerContext, Environment, Metrics, Resource, Shutdown, Supervisor,
@@ -21,6 +22,9 @@ use crate::runtime::{
 
 /// How long a condition may take to become true. Generous: it is only waited for by tests that fail.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// When every world in virtual time begins: a Monday, on a full hour.
+const BEGINNING: Timestamp = Timestamp::constant(1_767_607_200, 0);
 
 /// A server, a client for it and a context for controllers. Everything ends when it is dropped.
 pub(crate) struct World {
@@ -61,8 +65,35 @@ impl World {
         Self::by(ServerEnvironment::new(move || server.now(), random), environment).await
     }
 
+    /// A world in one thread and virtual time, for a runtime whose clock is paused: the store commits on the caller's task
+    /// and the wall clock goes with tokio's. The same seed makes the same calls at the same moments.
+    pub(crate) async fn paused(seed: u64) -> Self {
+        let (started, drawn) = (Instant::now(), Arc::new(AtomicU64::new(seed)));
+        let now = move || BEGINNING + SignedDuration::try_from(started.elapsed()).unwrap();
+        // splitmix64
+        let random = move || {
+            const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+            let mut bits = drawn.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+            bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            bits ^ (bits >> 31)
+        };
+        let options = store::Options {
+            writing: store::Writing::Inline,
+            clock: store::Clock::new(move || started.elapsed()),
+            ..store::Options::default()
+        };
+        let wide = random.clone();
+        let server = ServerEnvironment::new(now, move || u128::from(wide()) << 64 | u128::from(wide()));
+        Self::on(options, server, Environment::new(now, random)).await
+    }
+
     async fn by(environment: ServerEnvironment, controllers: Environment) -> Self {
-        let store = store::Store::open_in_memory(store::Options::default(), apiserver::storage::attributes()).unwrap();
+        Self::on(store::Options::default(), environment, controllers).await
+    }
+
+    async fn on(stored: store::Options, environment: ServerEnvironment, controllers: Environment) -> Self {
+        let store = store::Store::open_in_memory(stored, apiserver::storage::attributes()).unwrap();
         let options = Options { admin_token: None, gates: Gates::DEFAULT, environment };
         let server = ApiServer::new(store, options).await.unwrap();
         let client = server.client();

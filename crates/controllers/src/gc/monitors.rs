@@ -18,6 +18,7 @@ use crate::runtime::{
     Change, ControllerContext, Progress, Reflector, Resource, Shutdown, Source,
     discovery::{Served, discover},
     intern::Interner,
+    retry_on_recovery,
 };
 
 /// Verbs that a kind needs to be collected.
@@ -134,6 +135,10 @@ impl Monitors {
         let progress = reflector.progress();
         let shutdown = self.context.shutdown.child_token();
         self.running.insert(served.resource.clone(), shutdown.clone());
+        // Whichever kind is watched again first, the server is well.
+        for queue in [&self.shared.judge, &self.shared.orphan] {
+            self.tasks.spawn(retry_on_recovery(queue.clone(), progress.clone(), shutdown.clone()));
+        }
         let (shared, interner, kind) = (self.shared.clone(), self.interner.clone(), kind_of(served));
         self.tasks.spawn(reflector.run(shutdown, move |change| note(&shared, &interner, &kind, change)));
         progress

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::runtime::{
     Change, ControllerContext, Environment, Mirrored, Reflector, Resource, RetryPolicy, Source, Supervisor, WorkQueue,
-    all_synced, requests,
+    all_synced, requests, retry_on_recovery,
 };
 
 pub use self::furnish::Furnishing;
@@ -67,6 +67,9 @@ pub async fn run(context: ControllerContext, options: Options) {
         rounds: Mutex::default(),
     });
     if all_synced(&[&mirrored], &shutdown).await {
+        let (emptied, furnished) = (queue.clone(), present.clone());
+        tasks.spawn("namespace recovery", retry_on_recovery(emptied, mirrored.clone(), shutdown.clone()));
+        tasks.spawn("namespace furnisher recovery", retry_on_recovery(furnished, mirrored, shutdown.clone()));
         for _ in 0..options.workers.max(1) {
             let (emptier, later) = (emptier.clone(), queue.clone());
             let act = move |name| empty(emptier.clone(), later.clone(), name);

@@ -33,7 +33,7 @@ const GATHER: Duration = Duration::from_millis(50);
 /// Most events that are sent together.
 const TOGETHER_MAX: usize = 64;
 /// How often an event is tried while the server cannot be reached: about 16 seconds with the default back-off.
-const ATTEMPTS_MAX: u32 = 30;
+const ATTEMPTS_MAX: u32 = 34;
 /// At shutdown, events that still wait get this long.
 const FLUSH: Duration = Duration::from_secs(1);
 
