@@ -1,6 +1,6 @@
 //! Real bugs of the past that need a server to show (REG-…): A08, C13, C19, C24, F08, F25, H01, H03, H05 and H07.
 //!
-//! Those that are about how often and when something is tried (C25) are in `attempts`. Those that concern one
+//! Those that are about how often and when something is tried, C22 and C25, are in `attempts`. Those that concern one
 //! controller alone are among its own tests, pure ones in `batch-plan`.
 
 mod attempts;

@@ -179,7 +179,9 @@ async fn create(client: &Client, job: &Job, stencil: &PodStencil, pod: &Creation
             Ok(None) => CallOutcome::Failed(text_of(&error)),
             Err(error) => CallOutcome::Unanswered(text_of(&error)),
         },
-        Err(error) if requests::is_namespace_terminating(&error) => CallOutcome::NamespaceTerminating,
+        Err(error) if requests::is_namespace_terminating(&error) && !is(Mutation::C22) => {
+            CallOutcome::NamespaceTerminating
+        }
         Err(error) => refused(&error),
     }
 }

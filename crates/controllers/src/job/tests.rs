@@ -643,31 +643,6 @@ async fn a_lost_answer_does_not_create_a_second_pod() {
     }
 }
 
-/// INV-21, INV-29.
-#[tokio::test]
-async fn reg_c22_a_terminating_namespace_is_left_in_peace() {
-    let world = World::new().await;
-    let attempts = Arc::new(AtomicUsize::new(0));
-    let counted = attempts.clone();
-    let client = troubled(&world.client, move |request| {
-        counted.fetch_add(usize::from(is_pod_creation(request)), Ordering::SeqCst);
-        Fate::Passes
-    });
-    world.namespace("going").await;
-    let mut going = job("a", json!({"parallelism": 3}));
-    going["metadata"]["namespace"] = json!("going");
-    world.create(&Resource::JOBS, "going", going).await;
-    world.delete(&Resource::NAMESPACES, "", "going", "Background").await;
-    let _controller = Running::start(&world.context, client, options());
-    world.wait(&Resource::JOBS, "going", "a", |job| job.is_some_and(|job| job["status"]["ready"] == 0)).await;
-    // Another Job's whole life is time enough for a loop to show.
-    world.create_job("b", json!({})).await;
-    world.succeed_all("b").await;
-    assert!(attempts.load(Ordering::SeqCst) <= 10, "{} attempts", attempts.load(Ordering::SeqCst));
-    let events = world.list(&Resource::EVENTS).await;
-    assert!(!events.iter().any(|event| event["reason"] == "FailedCreate"), "{events:#?}");
-}
-
 /// INV-32: create, finish and delete many Jobs; nothing of them stays in memory.
 #[tokio::test]
 async fn reg_a14_nothing_is_remembered_of_what_is_gone() {

@@ -1,4 +1,4 @@
-//! How often something is tried that cannot succeed, and how soon it is done when it can again (REG-C25).
+//! How often something is tried that cannot succeed, and how soon it is done when it can again (REG-C22, REG-C25).
 //!
 //! All in virtual time, so that minutes cost nothing and a second is a second.
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{JOBS, MAPS, PODS, job_object, job_options};
 use crate::{
-    cronjob, gc, job, namespace,
+    cronjob, gc, job, namespace, podgc,
     runtime::{ControllerContext, Resource},
     testing::{World, config_map, owned, pod},
     ttl,
@@ -169,4 +169,87 @@ async fn reg_c25_every_controller_recovers_within_a_second() {
             assert!(late <= SECOND, "{name}: {late:?} late after {length} seconds and {gaps:?}");
         }
     }
+}
+
+/// INV-21, INV-29: a namespace is being deleted, and a pod in it does not go. Its Job is neither finished nor deleted, because
+/// pods go first; it lacks pods, and none can be made. Neither can the Jobs of a CronJob. For an hour there is news of a pod
+/// every few seconds.
+#[tokio::test(start_paused = true)]
+async fn reg_c22_a_job_in_a_terminating_namespace_costs_a_bounded_number_of_calls() {
+    let mut world = World::paused(0).await;
+    type Run = fn(ControllerContext) -> BoxFuture<'static, ()>;
+    let controllers: [(&str, Run); 6] = [
+        ("job", |context| job::run(context, job::Options::default()).boxed()),
+        ("ttl", |context| ttl::run(context, ttl::Options::default()).boxed()),
+        ("cronjob", |context| cronjob::run(context, cronjob::Options::default()).boxed()),
+        ("gc", |context| gc::run(context, gc::Options::default()).boxed()),
+        ("podgc", |context| podgc::run(context, podgc::Options::default()).boxed()),
+        ("namespace", |context| namespace::run(context, namespace::Options::default()).boxed()),
+    ];
+    let mut wires = Vec::new();
+    for (name, run) in controllers {
+        let wire = Wire::new();
+        let context = wire.context(&mut world);
+        world.spawn(name, run(context));
+        wires.push((name, wire));
+    }
+    world.namespace("going").await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"}});
+    world.create(&Resource::NODES, "", node).await;
+    let mut spec = pod("x")["spec"].clone();
+    spec["nodeName"] = json!("node");
+    let job = job_object("a", json!({"parallelism": 3, "completions": 3, "template": {"spec": spec}}));
+    world.create(JOBS, "going", job).await;
+    world.wait(JOBS, "going", "a", |job| job.is_some_and(|job| job["status"]["active"] == 3)).await;
+    let template = json!({"spec": {"template": {"spec": pod("x")["spec"]}}});
+    let cron_job = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"},
+                          "spec": {"schedule": "* * * * *", "jobTemplate": template}});
+    world.create(CRON_JOBS, "going", cron_job).await;
+    let names: Vec<String> =
+        world.list(PODS).await.iter().map(|pod| pod["metadata"]["name"].as_str().unwrap().to_owned()).collect();
+    // Time for what was to be told of their creation.
+    tokio::time::sleep(SECOND).await;
+    let began = Instant::now();
+    world.delete(NAMESPACES, "", "going", "Background").await;
+    let mut ready = false;
+    while began.elapsed() < 60 * 60 * SECOND {
+        tokio::time::sleep(7 * SECOND).await;
+        ready = !ready;
+        let condition = json!({"type": "Ready", "status": if ready { "True" } else { "False" }});
+        let status = json!({"status": {"phase": "Running", "conditions": [condition]}});
+        world.patch_status(PODS, "going", &names[0], status).await;
+    }
+    let job = world.get(JOBS, "going", "a").await.unwrap();
+    assert!(job["metadata"]["deletionTimestamp"].is_null() && job["status"]["conditions"].is_null(), "{job:#}");
+    for (name, wire) in wires {
+        let asked: Vec<Asked> = wire.asked().into_iter().filter(|asked| asked.at >= began && !asked.mirrors).collect();
+        let mut minutes = [0; 61];
+        asked.iter().for_each(|asked| minutes[(asked.at - began).as_secs() as usize / 60] += 1);
+        // The namespace controller looks every few seconds whether it can go on.
+        assert!(minutes.iter().all(|calls| *calls <= 60), "{name}: {minutes:?}");
+        let events = asked.iter().filter(|asked| asked.path.ends_with("/events")).count();
+        assert_eq!(events, 0, "{name}: nobody is left to be told");
+        if name == "job" {
+            let creations = asked.iter().filter(|asked| asked.is(&Method::POST, "/pods")).count();
+            assert!(creations <= 3, "{creations} creations");
+            assert!(minutes[0] <= 12 && minutes[1..].iter().all(|calls| *calls == 0), "{minutes:?}");
+        }
+    }
+}
+
+/// The same for a controller that finds the namespace so: the Job has no pod yet, and never gets one.
+#[tokio::test(start_paused = true)]
+async fn reg_c22_a_job_found_in_a_terminating_namespace_is_left_in_peace() {
+    let (mut world, wire) = (World::paused(0).await, Wire::new());
+    world.namespace("going").await;
+    world.create(JOBS, "going", job_object("a", json!({"parallelism": 3}))).await;
+    world.delete(NAMESPACES, "", "going", "Background").await;
+    let context = wire.context(&mut world);
+    world.spawn("job", job::run(context, job::Options::default()));
+    world.wait(JOBS, "going", "a", |job| job.is_some_and(|job| job["status"]["ready"] == 0)).await;
+    tokio::time::sleep(60 * 60 * SECOND).await;
+    let asked: Vec<Asked> = wire.asked().into_iter().filter(|asked| !asked.mirrors).collect();
+    let creations = asked.iter().filter(|asked| asked.is(&Method::POST, "/pods")).count();
+    assert!((1..=3).contains(&creations) && asked.len() <= creations + 3, "{asked:#?}");
+    assert!(!asked.iter().any(|asked| asked.path.ends_with("/events")), "{asked:#?}");
 }
