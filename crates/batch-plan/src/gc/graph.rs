@@ -56,8 +56,9 @@ impl Graph {
         self.objects.len()
     }
 
+    /// Whether nothing is known of any object, not even that others name it (REG-A14).
     pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
+        self.objects.is_empty() && self.dependents.is_empty()
     }
 
     /// Notes an object that appeared or changed.

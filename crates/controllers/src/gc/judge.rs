@@ -83,6 +83,11 @@ impl Judge {
         Self { client, shared, kinds, owners: Mutex::new(Lru::new(OWNERS_REMEMBERED)) }
     }
 
+    #[cfg(test)]
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// Deals with an object that may have lost its owners, or may have nothing left to wait for.
     pub(super) async fn judge(&self, uid: &Uid) -> Result<(), GcError> {
         let situation = self.shared.graph.lock().situation(uid);

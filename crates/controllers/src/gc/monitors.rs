@@ -155,7 +155,7 @@ impl Monitors {
     }
 }
 
-fn note(shared: &Shared, interner: &Mutex<Interner>, kind: &Arc<Kind>, change: Change<Metadata>) {
+pub(super) fn note(shared: &Shared, interner: &Mutex<Interner>, kind: &Arc<Kind>, change: Change<Metadata>) {
     let mut graph = shared.graph.lock();
     let steps = match change {
         Change::Applied(object) => graph.apply(projection::object(&mut interner.lock(), kind, object.metadata)),

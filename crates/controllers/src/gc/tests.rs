@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{projection::Metadata, *};
 use crate::{
-    runtime::{Resource, intern::Interner},
+    runtime::{Change, Resource, intern::Interner},
     testing::{World, config_map, owned, pod},
 };
 
@@ -181,6 +181,53 @@ fn judge(world: &World, kinds: HashMap<(String, String), Arc<Kind>>) -> (Judge, 
         recorder: world.context.recorder.clone(),
     };
     (Judge::new(world.context.client.clone(), shared, Arc::new(RwLock::new(kinds))), graph)
+}
+
+/// INV-32: ten thousand Jobs go, each with a pod, before it or after it.
+#[tokio::test]
+async fn reg_a14_nothing_is_remembered_of_what_is_gone() {
+    const JOBS: usize = 10_000;
+    let world = World::new().await;
+    let (judge, _) = judge(&world, HashMap::new());
+    let (shared, interner) = (judge.shared(), Mutex::new(Interner::default()));
+    let kind = |name: &str| {
+        let (group, version) = ("batch".to_owned(), "v1".to_owned());
+        Arc::new(Kind { group, version, kind: name.to_owned(), plural: String::new(), namespaced: true })
+    };
+    let kinds = [kind("Job"), kind("Pod")];
+    let object = |number: usize, owned: bool| -> Metadata {
+        let name = if owned { format!("pod-{number}") } else { format!("job-{number}") };
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": format!("job-{number}"),
+                           "uid": format!("job-{number}"), "blockOwnerDeletion": true});
+        let owners = if owned { json!([owner]) } else { json!([]) };
+        let metadata = json!({"uid": name, "name": name, "namespace": "default", "ownerReferences": owners});
+        serde_json::from_value(json!({"metadata": metadata})).unwrap()
+    };
+    let note = |number: usize, owned: bool, change: fn(Metadata) -> Change<Metadata>| {
+        monitors::note(shared, &interner, &kinds[usize::from(owned)], change(object(number, owned)));
+    };
+    for number in 0..JOBS {
+        // Pods may be heard of before their Jobs.
+        let job_first = number.is_multiple_of(2);
+        for owned in [!job_first, job_first] {
+            note(number, owned, Change::Applied);
+        }
+    }
+    let vanished = |object: Metadata| Change::Vanished { uid: object.metadata.uid.into() };
+    for number in 0..JOBS {
+        let pod_first = number.is_multiple_of(3);
+        for owned in [pod_first, !pod_first] {
+            note(number, owned, if number.is_multiple_of(5) { vanished } else { Change::Deleted });
+        }
+    }
+    // Those that were in doubt when their Job went are gone by now.
+    while !shared.judge.is_empty() {
+        let work = shared.judge.next().await.unwrap();
+        let outcome = judge.judge(work.key()).await;
+        work.finish(&outcome);
+    }
+    assert!(shared.graph.lock().is_empty());
+    assert_eq!((shared.judge.remembered(), shared.orphan.remembered()), (0, 0));
 }
 
 /// INV-46, PL-94, PL-98: what a wrong reference was told does not turn a foreground deletion into another one.

@@ -1,7 +1,8 @@
 //! One sync of a Job: plan, act on pods, put ended ones on record, release them, count them (JC sections 5 and 13).
 //!
 //! The plan says what and in which order; a crash between any two calls is safe (JC-1316). A sync does a bounded slice of
-//! work; if more is left, the Job goes to the end of the queue so that others get their turn (INV-29).
+//! work; if more is left, the Job goes to the end of the queue so that others get their turn (INV-29): before each of its syncs
+//! a Job waits, where there is one worker, for one slice of every other Job that is due, which is at most 500 pods.
 
 use std::{sync::Arc, time::Duration};
 

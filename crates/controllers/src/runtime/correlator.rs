@@ -234,6 +234,8 @@ mod tests {
         for n in 0..REMEMBERED_MAX + 10 {
             send(&mut correlator, &format!("job-{n}"), "R", "m");
         }
+        let remembered = [correlator.similar.len(), correlator.sent.len(), correlator.spam.len()];
+        assert_eq!(remembered, [REMEMBERED_MAX; 3]);
         let (message, _) = send(&mut correlator, "a", "R", &"ä".repeat(2000)).unwrap();
         assert_eq!(message.len(), MESSAGE_BYTES_MAX);
     }

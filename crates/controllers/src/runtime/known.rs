@@ -57,6 +57,20 @@ impl Known {
 mod tests {
     use super::*;
 
+    /// INV-32: ten thousand objects are mirrored, and go one by one or unseen.
+    #[test]
+    fn reg_a14_nothing_is_remembered_of_what_is_gone() {
+        let uid = |number: u128| match number % 3 {
+            0 => number.to_string(),
+            _ => Uuid::from_u128(number).to_string(),
+        };
+        let mut known = Known::default();
+        (0..10_000).for_each(|number| known.insert(&uid(number), 1));
+        (0..5_000).for_each(|number| assert!(known.remove(&uid(number))));
+        assert_eq!(known.retain(&Known::default()).len(), 5_000);
+        assert!(known.uuids.is_empty() && known.others.is_empty());
+    }
+
     #[test]
     fn uids_of_any_form_are_kept_apart_and_given_back() {
         let uids = ["00000000-0000-4000-8000-00000000000a", "00000000-0000-4000-8000-00000000000A", "u1", ""];

@@ -35,6 +35,11 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
         &mut entry.1
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len().max(self.order.len())
+    }
+
     fn make_room(&mut self) {
         while self.entries.len() >= self.capacity {
             let Some((_, oldest)) = self.order.pop_first() else { return };

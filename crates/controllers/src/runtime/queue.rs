@@ -277,6 +277,13 @@ impl<K: Key> WorkQueue<K> {
         self.len() == 0
     }
 
+    /// How much is kept of keys, whatever for (REG-A14).
+    #[cfg(test)]
+    pub(crate) fn remembered(&self) -> usize {
+        let State { ready, keys, delayed, failures, working, closed: _ } = &*self.shared.state.lock();
+        ready.len() + keys.len() + delayed.due.len() + delayed.heap.len() + failures.len() + working
+    }
+
     /// Whether nothing is ready, delayed or in work.
     pub fn is_idle(&self) -> bool {
         let state = self.shared.state.lock();
@@ -409,6 +416,9 @@ impl<K: Key> Delayed<K> {
     }
 
     fn bound_leftovers(&mut self) {
+        if self.due.is_empty() {
+            self.heap.clear();
+        }
         if self.heap.len() > 2 * self.due.len() + 64 {
             let entries = self.due.iter().map(|(key, due)| Reverse(Entry { due: *due, key: key.clone() }));
             self.heap = entries.collect();

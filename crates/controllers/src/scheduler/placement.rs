@@ -457,6 +457,30 @@ mod tests {
         assert!(!placement.has_work());
     }
 
+    /// INV-32: ten thousand pods of Jobs wait, are placed, bound or refused, and go.
+    #[test]
+    fn reg_a14_nothing_is_remembered_of_pods_that_are_gone() {
+        const PODS: i64 = 10_000;
+        let mut placement = Placement::default();
+        placement.apply_node(offer("n", 9 * PODS, PODS / 2));
+        let facts = |number: i64| pod(&format!("p{number}"), (number % 7) as i32, number % 10, number);
+        (0..PODS).for_each(|number| placement.apply_pod(facts(number)));
+        for (number, placed) in placement.place(usize::MAX).into_iter().enumerate() {
+            match number % 3 {
+                0 => placement.unplace(&placed.pod.uid, Timestamp::UNIX_EPOCH),
+                1 => placement.apply_pod(PodFacts { node: "n".into(), ..facts(number as i64) }),
+                _ => {}
+            }
+        }
+        placement.complaints(100);
+        (0..PODS).for_each(|number| placement.remove_pod(&facts(number).uid));
+        placement.remove_node("n");
+        assert_eq!(placed(&mut placement), [""; 0]);
+        let Placement { nodes, usage, pods, lines, ready, roomier, has_untold: _, next_number: _ } = &placement;
+        assert_eq!((nodes.len(), usage.len(), pods.len()), (0, 0, 0));
+        assert_eq!((lines.len(), ready.len(), roomier.len()), (0, 0, 0));
+    }
+
     #[test]
     fn the_emptiest_node_is_taken() {
         let mut placement = Placement::default();

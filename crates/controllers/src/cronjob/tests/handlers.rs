@@ -11,7 +11,11 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::{
-    cronjob::{RETRY, watch::Mirror, watch::Watched},
+    cronjob::{
+        RETRY,
+        cache::Origin,
+        watch::{Mirror, Watched},
+    },
     runtime::{
         Alarms, Change, ControllerContext, Environment, Metrics, Reflector, Resource, Shutdown, Source, WorkQueue,
     },
@@ -101,6 +105,63 @@ async fn jobs_wake_the_cronjob_that_controls_them() {
     assert_eq!(mirror.queue.len(), 1);
 }
 
+/// INV-32: a hundred CronJobs start ten thousand Jobs, which end, and go by themselves, as history, or after their CronJob.
+#[tokio::test]
+async fn reg_a14_ten_thousand_jobs_leave_nothing_behind() {
+    const JOBS: usize = 10_000;
+    let mirror = mirror();
+    let owner = |number: usize| Uid::new(&format!("c-{}", number % 100));
+    let (running, ended) = (job(1, json!({})), job(2, json!({"conditions": [{"type": "Complete", "status": "True"}]})));
+    let named = |of: &Watched<JobView>, number: usize| {
+        let (name, uid) = (format!("j-{number}").into(), Uid::new(&format!("j-{number}")));
+        JobView { name, uid, owner: Some(owner(number)), ..of.view.clone() }
+    };
+    let cron_job = |number: usize, version: u32| -> Watched<CronJobView> {
+        let mut view = cron_job(version, "0 * * * *", None, "a").view;
+        view.uid = owner(number);
+        view.into()
+    };
+    for number in 0..100 {
+        mirror.cron_job_changed(Change::Applied(cron_job(number, 1)));
+        mirror.wake(&owner(number), now());
+        mirror.queue.add_rate_limited(owner(number));
+    }
+    for number in 0..JOBS {
+        let mut cache = mirror.cache.lock();
+        cache.note_confirmed(&owner(number));
+        cache.note_creation(&owner(number), "j");
+        // The answer to the creation may never come.
+        if number.is_multiple_of(3) {
+            cache.settle_creation(&owner(number));
+            cache.note_job(named(&running, number), Origin::Answer);
+        }
+        drop(cache);
+        mirror.job_changed(Change::Applied(named(&running, number).into()));
+        mirror.job_changed(Change::Applied(named(&ended, number).into()));
+    }
+    for number in 0..JOBS {
+        if number == JOBS / 2 {
+            (0..100).for_each(|number| mirror.cron_job_changed(Change::Deleted(cron_job(number, 2))));
+        }
+        let job = named(&ended, number);
+        mirror.cache.lock().note_deletion(&job.uid);
+        mirror.job_changed(match number.is_multiple_of(2) {
+            true => Change::Deleted(job.into()),
+            false => Change::Vanished { uid: job.uid.to_string().into() },
+        });
+    }
+    assert_nothing_left(&mirror).await;
+}
+
+/// What is queued is looked at, and nothing is there.
+async fn assert_nothing_left(mirror: &Mirror) {
+    while !mirror.queue.is_empty() {
+        drop(mirror.queue.next().await);
+    }
+    assert!(mirror.cache.lock().is_empty() && mirror.alarms.is_empty());
+    assert_eq!(mirror.queue.remembered(), 0);
+}
+
 /// REG-A14.
 #[tokio::test]
 async fn nothing_is_remembered_of_what_is_gone() {
@@ -111,9 +172,5 @@ async fn nothing_is_remembered_of_what_is_gone() {
     mirror.queue.add_rate_limited(Uid::new("c"));
     mirror.job_changed(Change::Deleted(job(4, json!({}))));
     mirror.cron_job_changed(Change::Deleted(cron_job(5, "30 * * * *", None, "a")));
-    while !mirror.queue.is_empty() {
-        drop(mirror.queue.next().await);
-    }
-    assert!(mirror.cache.lock().is_empty() && mirror.alarms.is_empty() && mirror.queue.is_idle());
-    assert_eq!(mirror.queue.failures(&Uid::new("c")), 0);
+    assert_nothing_left(&mirror).await;
 }
