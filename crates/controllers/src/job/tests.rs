@@ -1,6 +1,7 @@
 //! The shell against the real API server on an in-memory store. Rules are tested with the plan; here is what only a
 //! server, time and trouble can show.
 
+mod cached;
 mod crowds;
 mod paper;
 

@@ -57,6 +57,17 @@ impl Controller {
         }
     }
 
+    /// Everything that the caches show, by the version of the Job, as text. That we released a pod is our own knowledge, which
+    /// is kept beside what the cache shows of it.
+    pub(super) fn shown(&self) -> (Option<String>, String) {
+        let version = self.job.as_ref().and_then(|job| job.metadata.resource_version.clone());
+        let tally = self.ledger.tally(&Uid::new("job"));
+        let pods: Vec<_> = tally.into_iter().flat_map(|tally| &tally.pods).collect();
+        let adoptable = tally.map(|tally| &tally.adoptable);
+        let text = format!("{:?} {pods:?} {adoptable:?}", self.job);
+        (version, text.replace("released: true", "released: false"))
+    }
+
     /// One sync. Says whether it went through; a crash makes the controller forget everything.
     pub(super) fn sync(&mut self, world: &mut World) -> bool {
         self.syncs += 1;

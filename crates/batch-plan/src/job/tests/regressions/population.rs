@@ -346,6 +346,50 @@ fn reg_c24_planning_changes_nothing_it_was_given() {
     }
 }
 
+/// INV-32: neither does a sync, whatever becomes of its calls: what the caches show before it they show after it, unless the
+/// server itself has shown more. Jobs run, are suspended and resumed, resized, adopt, and end, with a call refused here and an
+/// answer lost there.
+#[test]
+fn reg_c24_a_sync_leaves_everything_cached_as_it_was() {
+    let policy = json!({"rules": [{"succeededIndexes": "0"}]});
+    let mut compared = 0;
+    for spec in [
+        json!({"parallelism": 3, "completions": 4}),
+        json!({"parallelism": 2, "completions": 3, "completionMode": "Indexed", "backoffLimitPerIndex": 1}),
+        json!({"parallelism": 3, "completions": 3, "completionMode": "Indexed", "successPolicy": policy}),
+        json!({"parallelism": 2, "completions": 2, "backoffLimit": 0, "podReplacementPolicy": "Failed"}),
+    ] {
+        for fault in [Fault::Refused, Fault::AnswerLost] {
+            for at in 1..=16 {
+                let mut world = World::new(spec.clone());
+                world.faults.insert(at, fault);
+                let mut controller = Controller::start(&world);
+                for step in 0..24 {
+                    match step {
+                        6 => world.active().iter().take(1).for_each(|name| world.finish(name, i32::from(at % 3 == 0))),
+                        9 => world.edit_spec(|spec| spec["suspend"] = json!(true)),
+                        12 => world.edit_spec(|spec| spec["suspend"] = json!(false)),
+                        15 => world.edit_spec(|spec| spec["parallelism"] = json!(1)),
+                        18 => finish_all(&mut world, 0),
+                        20 => world.delete_job(),
+                        _ => world.stop_deleted_pods(),
+                    }
+                    world.advance(5);
+                    controller.watch(&world, step % 2);
+                    let before = controller.shown();
+                    controller.sync(&mut world);
+                    let after = controller.shown();
+                    if before.0 == after.0 {
+                        assert_eq!(before, after, "{spec} with {fault:?} at {at}, step {step}");
+                        compared += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(compared > 2000, "{compared} syncs");
+}
+
 /// INV-1, INV-17, INV-32: a restarted controller begins with a list that is up to 100 changes old. It repeats itself, which
 /// does no harm: its pods have the same names, its status writes meet newer versions, its deletions name UIDs. The Job was
 /// suspended and resumed lately, so that some lists show pods to be removed whose names others have by now.
