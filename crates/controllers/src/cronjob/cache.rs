@@ -176,6 +176,19 @@ impl Cache {
         }
     }
 
+    /// Every cached object as text, by its version.
+    ///
+    /// A Job whose deletion the server has accepted is known to be on its way out before a version of it says so.
+    #[cfg(test)]
+    pub(super) fn shown(&self) -> Vec<(String, String)> {
+        let jobs = self.jobs.values().flat_map(HashMap::values).map(|known| {
+            let job = JobView { terminating: false, ..JobView::clone(&known.job) };
+            (job.resource_version.to_string(), format!("{job:?}"))
+        });
+        let cron_jobs = self.cron_jobs.values().map(|view| (view.resource_version.to_string(), format!("{view:?}")));
+        jobs.chain(cron_jobs).collect()
+    }
+
     /// Nothing is known of anybody.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {

@@ -57,7 +57,7 @@ fn main() -> Result<()> {
         let broken = by_model(None, options.states);
         ensure!(broken.is_none(), "without any mutation the model is broken: {broken:?}");
         // The model knows the Job controller's plan only.
-        let is_known = |mutation: Mutation| mutation.judge() == PLAN && !mutation.id().starts_with("REG-F");
+        let is_known = |mutation: Mutation| is_of_plan(mutation) && !mutation.id().starts_with("REG-F");
         for (mutation, caught) in mutations.iter().zip(&mut caught).filter(|(mutation, _)| is_known(**mutation)) {
             caught.model = by_model(Some(*mutation), options.states);
         }
@@ -92,8 +92,10 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Who judges what the plan does.
-const PLAN: Judge = Judge::Tests("batch_plan");
+/// Whether a bug lives in what is planned.
+fn is_of_plan(mutation: Mutation) -> bool {
+    matches!(mutation.judge(), Judge::Tests(programs) if programs.contains(&"batch_plan"))
+}
 
 /// The programs that judge.
 struct Programs {
@@ -130,17 +132,23 @@ impl Programs {
 
     /// Without any mutation everything passes that is to fail with one.
     fn ensure_healthy(&self, mutations: &[Mutation]) -> Result<()> {
-        let mut judged: Vec<Judge> = Vec::new();
+        let mut judged: Vec<&str> = Vec::new();
         for judge in mutations.iter().map(|mutation| mutation.judge()) {
-            if judged.contains(&judge) {
-                continue;
-            }
-            judged.push(judge);
-            let (healthy, failed) = match judge {
-                Judge::Tests(name) => run_tests(self.tests(name)?, None, &["reg_", "inv_"])?,
-                Judge::Faults(scenario, points) => self.replay(None, scenario, points)?,
+            let judges = match judge {
+                Judge::Tests(names) => names,
+                Judge::Faults(scenario, _) => &[scenario],
             };
-            ensure!(healthy, "without any mutation these fail: {}", failed.join(", "));
+            for name in judges {
+                if judged.contains(name) {
+                    continue;
+                }
+                judged.push(name);
+                let (healthy, failed) = match judge {
+                    Judge::Tests(_) => run_tests(self.tests(name)?, None, &["reg_", "inv_"])?,
+                    Judge::Faults(scenario, points) => self.replay(None, scenario, points)?,
+                };
+                ensure!(healthy, "without any mutation these fail: {}", failed.join(", "));
+            }
         }
         Ok(())
     }
@@ -149,11 +157,20 @@ impl Programs {
         // `REG-D03` is `reg_d01_and_d03_…`, `INV-9` is `inv_9_…`.
         let number = mutation.id().trim_start_matches("REG").to_lowercase().replace('-', "_");
         // The regression of that number has to notice; that another test does shows nothing about it.
-        let (_, failed) = match mutation.judge() {
-            Judge::Faults(scenario, points) => self.replay(Some(mutation), scenario, points)?,
-            Judge::Tests(name) => run_tests(self.tests(name)?, Some(mutation), &[&number])?,
-        };
-        Ok(Caught { tests: failed, model: None })
+        let mut tests = Vec::new();
+        match mutation.judge() {
+            Judge::Faults(scenario, points) => tests = self.replay(Some(mutation), scenario, points)?.1,
+            Judge::Tests(names) => {
+                for name in names {
+                    let (_, failed) = run_tests(self.tests(name)?, Some(mutation), &[&number])?;
+                    if failed.is_empty() {
+                        return Ok(Caught::default());
+                    }
+                    tests.extend(failed);
+                }
+            }
+        }
+        Ok(Caught { tests, model: None })
     }
 
     /// Whether a case of the enumeration passes, and which it is if not.
