@@ -6,9 +6,9 @@
 //! write to, and the registers, are copied when a try begins and put back when it ends.
 //!
 //! Why this is sound: a program consists of its memory, its registers and what the kernel keeps for it. When
-//! [`begin`] returns a second time, the first two are what they were when it returned for the first time, byte by byte,
+//! [`Rewind::begin`] returns a second time, the first two are what they were when it returned for the first time, byte by byte,
 //! stack and thread-local variables and the allocator's own lists included; nobody who runs then, compiled code with its
-//! assumptions included, can tell the difference, but by what `begin` returns. The kernel's part is not put back. So what
+//! assumptions included, can tell the difference, but by what it returns. The kernel's part is not put back. So what
 //! is tried must leave that alone: it may write to a file that is open, which is how it tells what came of it, but must not
 //! open or close any, start threads, or map and unmap memory. Worlds do not; they have no driver but their own clock.
 //!
@@ -26,7 +26,7 @@ use std::io;
 
 pub use self::arena::Arena;
 
-/// What [`begin`] has come back from.
+/// What [`Rewind::begin`] has come back from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Try {
     /// Nothing yet: from here on it is a try, until [`end`].

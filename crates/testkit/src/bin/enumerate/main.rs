@@ -252,7 +252,12 @@ impl<'a> Enumeration<'a> {
             while let Some(batch) = next() {
                 let unit = desk.lock().expect("nobody panics with it").0.unit(&batch);
                 let mut reports = Vec::with_capacity(batch.cases.len());
-                worker.run(&unit, |report| reports.push(report))?;
+                let ran = worker.run(&unit, |report| reports.push(report));
+                // A run that ends its process is the next one that it would have told of.
+                ran.with_context(|| match batch.cases.get(reports.len()) {
+                    Some(case) => format!("during {}", replay_line(&unit.scenario, &case.points)),
+                    None => format!("after all runs of {}", unit.scenario),
+                })?;
                 let (enumeration, done) = &mut *desk.lock().expect("nobody panics with it");
                 let before = *done / PROGRESS;
                 *done += reports.len();
