@@ -44,7 +44,7 @@ const PROOFS: [Proof; 4] = [
     Proof {
         name: "model",
         program: "model",
-        by_day: &["--states", "500000", "--at-least", "5000000"],
+        by_day: &["--states", "420000", "--at-least", "5000000"],
         by_night: &["--nightly", "--states", "20000000", "--at-least", "100000000"],
     },
     Proof {

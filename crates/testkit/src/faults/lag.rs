@@ -3,7 +3,7 @@
 //! Sits between the server's watch and its reader, line by line. Bookmarks are held like events: one that came through
 //! before the events it stands for would be a lie that no server tells.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, io::BufRead, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use futures_util::{Stream, stream};
@@ -59,7 +59,7 @@ impl LaggingWatch {
             tokio::select! {
                 biased;
                 frame = self.body.frame() => match frame {
-                    Some(Ok(frame)) => self.take(&frame.into_data().unwrap_or_default()),
+                    Some(Ok(frame)) => self.take(frame.into_data().unwrap_or_default()),
                     // What was held is lost with the connection; the reader resumes from what it has seen.
                     _ => { self.held.clear(); self.ended = true; }
                 },
@@ -69,12 +69,17 @@ impl LaggingWatch {
         }
     }
 
-    fn take(&mut self, data: &[u8]) {
+    fn take(&mut self, mut data: Bytes) {
         let now = Instant::now();
-        self.partial.extend_from_slice(data);
-        while let Some(end) = self.partial.iter().position(|byte| *byte == b'\n') {
-            self.held.push_back((now, self.partial.split_to(end + 1).freeze()));
+        while let Some(end) = line_end(&data) {
+            let mut line = data.split_to(end);
+            if !self.partial.is_empty() {
+                self.partial.extend_from_slice(&line);
+                line = self.partial.split().freeze();
+            }
+            self.held.push_back((now, line));
         }
+        self.partial.extend_from_slice(&data);
     }
 
     /// What the reader gets to see now, if anything.
@@ -110,9 +115,16 @@ impl LaggingWatch {
     fn all(&mut self) -> Bytes {
         match self.held.len() {
             1 => self.held.pop_front().map(|(_, line)| line).unwrap_or_default(),
-            _ => self.held.drain(..).flat_map(|(_, line)| line).collect::<Vec<u8>>().into(),
+            _ => self.held.drain(..).map(|(_, line)| line).collect::<Vec<Bytes>>().concat().into(),
         }
     }
+}
+
+/// Where the first line ends, with its last character.
+fn line_end(mut data: &[u8]) -> Option<usize> {
+    let before = data;
+    let end = data.skip_until(b'\n').ok()?;
+    before[..end].ends_with(b"\n").then_some(end)
 }
 
 async fn sleep_until(deadline: Option<Instant>) {
