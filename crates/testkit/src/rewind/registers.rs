@@ -3,7 +3,7 @@
 use std::{arch::naked_asm, ffi::c_void, mem::offset_of};
 
 /// What the System V calling convention says that a called function preserves, and where it returns to. Everything else
-/// its caller expects to be lost.
+/// its caller expects to be lost. The instructions below know these by their offsets.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(super) struct Registers {
@@ -18,6 +18,8 @@ pub(super) struct Registers {
     /// The address of the instruction after the call.
     rip: u64,
 }
+
+const _: () = assert!(offset_of!(Registers, rsp) == 48 && offset_of!(Registers, rip) == 56);
 
 impl Registers {
     /// Where the stack of the caller ends; all of it is above.
@@ -39,16 +41,16 @@ pub(super) unsafe extern "sysv64" fn note(
     kept: *mut c_void,
 ) -> u64 {
     naked_asm!(
-        "mov [rdi + {rbx}], rbx",
-        "mov [rdi + {rbp}], rbp",
-        "mov [rdi + {r12}], r12",
-        "mov [rdi + {r13}], r13",
-        "mov [rdi + {r14}], r14",
-        "mov [rdi + {r15}], r15",
+        "mov [rdi], rbx",
+        "mov [rdi + 8], rbp",
+        "mov [rdi + 16], r12",
+        "mov [rdi + 24], r13",
+        "mov [rdi + 32], r14",
+        "mov [rdi + 40], r15",
         "lea rax, [rsp + 8]",
-        "mov [rdi + {rsp}], rax",
+        "mov [rdi + 48], rax",
         "mov rax, [rsp]",
-        "mov [rdi + {rip}], rax",
+        "mov [rdi + 56], rax",
         "mov rax, rsi",
         "mov rdi, rdx",
         // A function begins with a stack that is off by the return address.
@@ -57,14 +59,6 @@ pub(super) unsafe extern "sysv64" fn note(
         "add rsp, 8",
         "xor eax, eax",
         "ret",
-        rbx = const offset_of!(Registers, rbx),
-        rbp = const offset_of!(Registers, rbp),
-        r12 = const offset_of!(Registers, r12),
-        r13 = const offset_of!(Registers, r13),
-        r14 = const offset_of!(Registers, r14),
-        r15 = const offset_of!(Registers, r15),
-        rsp = const offset_of!(Registers, rsp),
-        rip = const offset_of!(Registers, rip),
     )
 }
 
@@ -93,21 +87,13 @@ pub(super) unsafe extern "sysv64" fn put_back(
         "call rsi",
         "mov rax, rbp",
         "mov rdi, rbx",
-        "mov rbx, [rdi + {rbx}]",
-        "mov rbp, [rdi + {rbp}]",
-        "mov r12, [rdi + {r12}]",
-        "mov r13, [rdi + {r13}]",
-        "mov r14, [rdi + {r14}]",
-        "mov r15, [rdi + {r15}]",
-        "mov rsp, [rdi + {rsp}]",
-        "jmp [rdi + {rip}]",
-        rbx = const offset_of!(Registers, rbx),
-        rbp = const offset_of!(Registers, rbp),
-        r12 = const offset_of!(Registers, r12),
-        r13 = const offset_of!(Registers, r13),
-        r14 = const offset_of!(Registers, r14),
-        r15 = const offset_of!(Registers, r15),
-        rsp = const offset_of!(Registers, rsp),
-        rip = const offset_of!(Registers, rip),
+        "mov rbx, [rdi]",
+        "mov rbp, [rdi + 8]",
+        "mov r12, [rdi + 16]",
+        "mov r13, [rdi + 24]",
+        "mov r14, [rdi + 32]",
+        "mov r15, [rdi + 40]",
+        "mov rsp, [rdi + 48]",
+        "jmp [rdi + 56]",
     )
 }
