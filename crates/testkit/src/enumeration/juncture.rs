@@ -53,6 +53,7 @@ struct Deed {
     life: u32,
     seen: u64,
     unseen_pods: usize,
+    is_event: bool,
     what: Vec<Token>,
 }
 
@@ -79,7 +80,8 @@ impl Chronicle {
         let calls = calls.iter().map(|call| {
             let mut what = vec![word(call.controller), word(&call.kind), word(&call.code.to_string())];
             call.path.split('/').for_each(|part| names.text(part, &mut what));
-            Deed { at: call.at, life: call.life, seen: call.seen, unseen_pods: call.unseen_pods, what }
+            let Call { at, life, seen, unseen_pods, .. } = *call;
+            Deed { at, life, seen, unseen_pods, is_event: call.is_event(), what }
         });
         Self { changes: changes.collect(), calls: calls.collect(), names: names.known.len() }
     }
@@ -90,9 +92,10 @@ impl Chronicle {
         let mut telling = Telling::new(self.names, now.at);
         let (past, future) = self.changes.split_at(self.changes.partition_point(|change| change.revision <= now.seen));
         stored(past).for_each(|object| telling.tokens(object));
-        in_wait(points, number).for_each(|what| what.hash(&mut telling.state));
+        self.in_wait(points, number).for_each(|what| what.hash(&mut telling.state));
         let mut future = future.iter().peekable();
-        for deed in &self.calls[number..] {
+        // Nothing depends on what the world was told.
+        for deed in self.calls[number..].iter().filter(|deed| !deed.is_event) {
             while let Some(change) = future.next_if(|change| change.revision <= deed.seen) {
                 telling.change(change);
             }
@@ -102,6 +105,20 @@ impl Chronicle {
         }
         future.for_each(|change| telling.change(change));
         Some(telling.state.finish())
+    }
+
+    /// What is still to come of faults before a call, and how many calls ago it began.
+    fn in_wait(&self, points: &[Point], number: usize) -> impl Iterator<Item = (Fault, usize)> {
+        points.iter().filter(move |(at, _)| *at < number).filter_map(move |(at, fault)| {
+            let ago = self.calls[*at..number].iter().filter(|deed| !deed.is_event).count();
+            match fault {
+                // Watches lag from there on to the end.
+                Fault::Lag(_) => Some((*fault, 0)),
+                Fault::Late(calls) if ago <= usize::from(*calls) => Some((*fault, ago)),
+                Fault::LateAfterRestart if ago <= 1 => Some((*fault, ago)),
+                _ => None,
+            }
+        })
     }
 }
 
@@ -120,20 +137,6 @@ fn stored(changes: &[Change]) -> impl Iterator<Item = &[Token]> {
         }
     }
     objects.into_values()
-}
-
-/// What is still to come of faults before a call, and how many calls ago it began.
-fn in_wait(points: &[Point], number: usize) -> impl Iterator<Item = (Fault, usize)> {
-    points.iter().filter(move |(at, _)| *at < number).filter_map(move |(at, fault)| {
-        let ago = number - at;
-        match fault {
-            // Watches lag from there on to the end.
-            Fault::Lag(_) => Some((*fault, 0)),
-            Fault::Late(calls) if ago <= usize::from(*calls) => Some((*fault, ago)),
-            Fault::LateAfterRestart if ago <= 1 => Some((*fault, ago)),
-            _ => None,
-        }
-    })
 }
 
 /// Tells of a world from one moment on. Names become numbers, in the order in which they come up.

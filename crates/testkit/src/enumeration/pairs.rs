@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::faults::{Fault, How, Lag, Point, Watched};
+use crate::faults::{Call, Fault, How, Lag, Point, Watched};
 
 use super::{
     juncture::Juncture,
@@ -15,7 +15,8 @@ use super::{
     run::{Baseline, Outcome},
 };
 
-/// Scenarios of up to so many calls are tried with every pair.
+/// Scenarios of up to so many calls are tried with every pair. Events do not count, and meet single faults only: what
+/// becomes of them changes nothing else, as each of those runs must show.
 const CALLS_MAX: usize = 25;
 
 /// The faults that do most harm, one or two of each class; pairs are made of these.
@@ -67,18 +68,19 @@ pub struct Pair {
 impl PairPlanner {
     /// Whether a scenario is short enough.
     pub fn takes(baseline: &Baseline) -> bool {
-        baseline.calls.len() <= CALLS_MAX
+        baseline.calls.iter().filter(|call| !call.is_event()).count() <= CALLS_MAX
     }
 
     /// Where a second fault can strike in a run with one. Other runs have no part in this.
     pub fn moments(baseline: &Baseline, points: &[Point], outcome: &Outcome) -> Vec<Moment> {
         let [first] = points else { return Vec::new() };
-        if !Self::takes(baseline) || !is_harmful(&first.1) {
+        let strikes_event = outcome.calls.get(first.0).is_some_and(Call::is_event);
+        if !Self::takes(baseline) || !is_harmful(&first.1) || strikes_event {
             return Vec::new();
         }
         let chronicle = outcome.chronicle();
         let able = |fault: &Fault| is_harmful(fault) && !(baseline.unknowable)(fault);
-        let later = outcome.calls.iter().enumerate().skip(first.0 + 1);
+        let later = outcome.calls.iter().enumerate().skip(first.0 + 1).filter(|(_, call)| !call.is_event());
         let moment = |(call, made)| {
             let seconds = faults_at(made).into_iter().filter(able).collect();
             chronicle.juncture(call, points).map(|juncture| Moment { call, juncture, seconds })

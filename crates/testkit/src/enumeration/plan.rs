@@ -28,8 +28,7 @@ pub struct Rotation {
 impl Rotation {
     /// Whether it is the turn of a single fault, by its number among all of its scenario.
     pub fn includes_single(&self, number: usize, points: &[Point]) -> bool {
-        let of_watches =
-            points.iter().any(|(_, fault)| matches!(fault, Fault::Lag(_) | Fault::Past(_) | Fault::Outage(_)));
+        let of_watches = points.iter().any(|(_, fault)| fault.is_of_watches());
         self.is_turn(number, if of_watches { self.watches_one_in } else { 1 })
     }
 
@@ -73,17 +72,12 @@ pub(super) fn faults_at(call: &Call) -> Vec<Fault> {
         faults.push(Fault::Refused(404));
         faults.extend([Fault::ReplyLost, Fault::SilenceAfter, Fault::GatewayTimeout]);
         faults.extend([Fault::Late(1), Fault::Late(3), Fault::LateAfterRestart]);
-        if !call.kind.starts_with("POST") {
+        // Nobody reads an Event to write it.
+        if !call.kind.starts_with("POST") && !call.is_event() {
             faults.push(Fault::Touched);
         }
     }
-    let watched = match call.controller {
-        "job" | "gc" => &Watched::EACH[..],
-        "podgc" => &[Watched::Pods, Watched::All][..],
-        "node" => &[Watched::Pods][..],
-        _ => &[Watched::Jobs, Watched::All][..],
-    };
-    for what in watched.iter().copied() {
+    for what in Watched::of(call.controller).iter().copied() {
         let lag = |how, patience_ms| Fault::Lag(Lag { what, how, patience_ms });
         for patience_ms in PATIENCE_MS {
             // The most first: where that many never come, fewer are held in the same way.

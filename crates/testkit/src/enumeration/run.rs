@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, convert::Infallible, time::Duration};
 
 use anyhow::Result;
 use apiserver::storage::ObjectStore;
+use jiff::Timestamp;
 use serde_json::Value;
 use store::ListQuery;
 
@@ -180,6 +181,13 @@ async fn judge(
         let what = format!("it ends with\n{}and undisturbed with\n{}", outcome.ends, baseline.ends);
         outcome.violations.push(violation("INV-30", what));
     }
+    if let Some(baseline) = baseline
+        && concerns_events_alone(points, &outcome.calls)
+        && !other_than_events(&outcome.calls).eq(other_than_events(&baseline.calls))
+    {
+        let what = "what became of an Event changed what else was done".to_owned();
+        outcome.violations.push(violation("INV-29", what));
+    }
     let containers = world.container_violations().into_iter();
     outcome.violations.extend(containers.map(|what| violation("INV-49", what)));
     let complaints = world.process_complaints().into_iter();
@@ -236,6 +244,19 @@ fn has_time_to_come(store: &ObjectStore) -> bool {
     let Ok(list) = store.list(&ListQuery::new("cronjobs.batch/")) else { return false };
     let parsed = |entry: &[u8]| serde_json::from_slice::<Value>(entry).unwrap_or_default();
     list.entries.iter().any(|entry| parsed(&entry.value())["spec"]["suspend"] != true)
+}
+
+/// Whether nothing went wrong but with an Event on its way, or with the answer to it.
+fn concerns_events_alone(points: &[Point], calls: &[Call]) -> bool {
+    let on_its_way = |fault: &Fault| !fault.is_crash() && !fault.is_of_watches();
+    let strikes_event = |number: &usize| calls.get(*number).is_some_and(Call::is_event);
+    !points.is_empty() && points.iter().all(|(call, fault)| on_its_way(fault) && strikes_event(call))
+}
+
+/// What else was done, and when; names depend on how often chance was asked.
+fn other_than_events(calls: &[Call]) -> impl Iterator<Item = (u32, Timestamp, &str, &str, u16)> {
+    let others = calls.iter().filter(|call| !call.is_event());
+    others.map(|call| (call.life, call.at, call.controller, &*call.kind, call.code))
 }
 
 /// A world in which an object was replaced by a namesake has another end.

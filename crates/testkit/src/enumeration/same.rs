@@ -72,7 +72,9 @@ mod tests {
     const STANDING: Standing = Standing { life: 0, at: Timestamp::UNIX_EPOCH, revision: 7, chance: 1, late: 0 };
 
     fn approach(call: usize, pods: u64, jobs: u64) -> Approach {
-        let consulted = Consulted { pods, jobs, all: pods + jobs };
+        let mut consulted = Consulted::default();
+        (0..pods).for_each(|_| consulted.count("pods"));
+        (0..jobs).for_each(|_| consulted.count("jobs"));
         Approach { call, standing: STANDING, answered: None, consulted }
     }
 
@@ -83,10 +85,11 @@ mod tests {
     #[test]
     fn watches_that_nobody_consulted_may_as_well_lag_later() {
         let mut parted = Parted::default();
-        for what in Watched::EACH {
+        let each = [Watched::Pods, Watched::Jobs, Watched::All];
+        for what in each {
             parted.note(&approach(3, 5, 8), held(what, 2), 0);
         }
-        let same = |now: &Approach| Watched::EACH.map(|what| parted.same(now, held(what, 2)).is_some());
+        let same = |now: &Approach| each.map(|what| parted.same(now, held(what, 2)).is_some());
         assert_eq!(same(&approach(4, 5, 8)), [true; 3]);
         assert_eq!(same(&approach(4, 5, 9)), [true, false, false]);
         assert_eq!(same(&approach(4, 6, 8)), [false, true, false]);

@@ -37,25 +37,17 @@ impl Standing {
 
 /// How often watches had to know whether they lag. As long as none has, it makes no difference when they began to.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Consulted {
-    pub(crate) pods: u64,
-    pub(crate) jobs: u64,
-    pub(crate) all: u64,
-}
+pub(crate) struct Consulted([u64; Watched::EACH.len()]);
 
 impl Consulted {
-    pub(super) fn count(&mut self, plural: &str) {
-        self.all += 1;
-        self.pods += u64::from(Watched::Pods.includes(plural));
-        self.jobs += u64::from(Watched::Jobs.includes(plural));
+    pub(crate) fn count(&mut self, plural: &str) {
+        for what in Watched::EACH.into_iter().filter(|what| what.includes(plural)) {
+            self.0[what as usize] += 1;
+        }
     }
 
     /// How often those were that are concerned.
     pub(crate) fn about(self, what: Watched) -> u64 {
-        match what {
-            Watched::Pods => self.pods,
-            Watched::Jobs => self.jobs,
-            Watched::All => self.all,
-        }
+        self.0[what as usize]
     }
 }

@@ -30,6 +30,13 @@ pub struct Call {
     pub took_effect: bool,
 }
 
+impl Call {
+    /// Whether it only tells the world about something. Nothing that a controller does depends on that.
+    pub fn is_event(&self) -> bool {
+        self.kind.ends_with(" events")
+    }
+}
+
 /// What a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Target {
@@ -46,7 +53,6 @@ pub(super) enum Manner {
     Call(Target),
     List(String),
     Watch(String),
-    Event,
     /// Discovery and the like.
     Other,
 }
@@ -55,9 +61,6 @@ impl Manner {
     pub(super) fn of<B>(request: &Request<B>) -> Self {
         let Some(target) = Target::of(request.uri().path()) else { return Self::Other };
         let query = request.uri().query().unwrap_or_default();
-        if target.plural == "events" {
-            return Self::Event;
-        }
         let reads = *request.method() == Method::GET;
         match target.name {
             None if reads && query.contains("watch=true") => Self::Watch(target.plural),
@@ -94,6 +97,10 @@ impl Target {
         }
     }
 
+    pub(super) fn is_event(&self) -> bool {
+        self.plural == "events"
+    }
+
     /// The address of the object, without the part of it.
     pub(super) fn object(&self) -> Option<String> {
         self.name.as_ref().map(|name| format!("{}/{name}", self.collection))
@@ -112,7 +119,8 @@ mod tests {
         let list = manner(Method::GET, &format!("{pods}?limit=500"));
         assert_eq!(list, Manner::List("pods".to_owned()));
         assert_eq!(manner(Method::GET, "/api/v1/pods?watch=true&x=y"), Manner::Watch("pods".to_owned()));
-        assert_eq!(manner(Method::POST, "/api/v1/namespaces/default/events"), Manner::Event);
+        let Manner::Call(event) = manner(Method::POST, "/api/v1/namespaces/default/events") else { panic!() };
+        assert!(event.is_event() && event.kind(&Method::POST) == "POST events");
         assert_eq!(manner(Method::GET, "/apis"), Manner::Other);
         let Manner::Call(job) = manner(Method::PUT, "/apis/batch/v1/namespaces/default/jobs/a/status") else {
             panic!()

@@ -108,15 +108,33 @@ pub struct Past {
 pub enum Watched {
     Pods,
     Jobs,
+    CronJobs,
+    Nodes,
     All,
 }
 
 impl Watched {
+    pub(super) const EACH: [Self; 5] = [Self::Pods, Self::Jobs, Self::CronJobs, Self::Nodes, Self::All];
+
     pub(super) fn includes(self, plural: &str) -> bool {
         match self {
             Self::Pods => plural == "pods",
             Self::Jobs => plural == "jobs",
+            Self::CronJobs => plural == "cronjobs",
+            Self::Nodes => plural == "nodes",
             Self::All => true,
+        }
+    }
+
+    /// What a controller watches that can fall behind by itself, and everything at once.
+    pub fn of(controller: &str) -> &'static [Self] {
+        match controller {
+            "job" => &[Self::Pods, Self::Jobs, Self::All],
+            "gc" => &[Self::Pods, Self::Jobs, Self::CronJobs, Self::All],
+            "cronjob" => &[Self::Jobs, Self::CronJobs, Self::All],
+            "podgc" => &[Self::Pods, Self::Nodes, Self::All],
+            "node" => &[Self::Pods],
+            _ => &[Self::Jobs, Self::All],
         }
     }
 }
@@ -125,6 +143,11 @@ impl Fault {
     /// Whether the process ends of it.
     pub fn is_crash(self) -> bool {
         matches!(self, Self::CrashBefore | Self::CrashAfter | Self::LateAfterRestart | Self::Past(_))
+    }
+
+    /// Whether it is about what watches and lists show, and not about the call at which it begins.
+    pub fn is_of_watches(self) -> bool {
+        matches!(self, Self::Lag(_) | Self::Past(_) | Self::Outage(_))
     }
 
     /// Whether a controller waits for a minute or more before it knows that something is wrong.
@@ -159,6 +182,8 @@ impl fmt::Display for Watched {
         f.write_str(match self {
             Self::Pods => "pods",
             Self::Jobs => "jobs",
+            Self::CronJobs => "cronjobs",
+            Self::Nodes => "nodes",
             Self::All => "all",
         })
     }
@@ -211,12 +236,8 @@ impl FromStr for Watched {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "pods" => Ok(Self::Pods),
-            "jobs" => Ok(Self::Jobs),
-            "all" => Ok(Self::All),
-            other => Err(format!("`{other}` is not watched")),
-        }
+        let named = Self::EACH.into_iter().find(|what| what.to_string() == text);
+        named.ok_or_else(|| format!("`{text}` is not watched"))
     }
 }
 
@@ -294,6 +315,8 @@ mod tests {
             lag(How::Expired),
             lag(How::Twice),
             Fault::Past(Past { what: Watched::All, back: 7, patience_ms: 0 }),
+            Fault::Past(Past { what: Watched::CronJobs, back: 1, patience_ms: 0 }),
+            Fault::Past(Past { what: Watched::Nodes, back: 1, patience_ms: 0 }),
         ];
         for fault in faults {
             assert_eq!(fault.to_string().parse(), Ok(fault));

@@ -5,6 +5,7 @@
 
 mod approach;
 mod call;
+mod events;
 mod fault;
 mod lag;
 mod wire;

@@ -24,7 +24,8 @@ use tokio::{sync::Notify, time::Instant};
 use super::{
     approach::{Approach, Consulted, Standing},
     call::{Call, Manner, Target},
-    fault::{Fault, How, Lag, Outage, OutageKind, Past, Watched},
+    events::{EventBox, Told},
+    fault::{Fault, How, Lag, Outage, OutageKind, Past},
     lag::LaggingWatch,
 };
 use crate::world::Clock;
@@ -113,8 +114,7 @@ struct State {
     writes: BTreeMap<u64, usize>,
     reads: Vec<Read>,
     announcements: Vec<Announcement>,
-    /// Reason and object of Events, by name.
-    events: HashMap<String, (String, String)>,
+    events: EventBox,
     /// What users made, to make it again.
     made: HashMap<String, Value>,
 }
@@ -125,8 +125,8 @@ struct Late {
     by: &'static str,
     /// Of the call.
     number: usize,
-    /// Lands after the call of this number.
-    after: usize,
+    /// How many more calls are answered before it lands. Events do not count.
+    calls_left: usize,
 }
 
 type Answer = Response<UnsyncBoxBody<Bytes, Error>>;
@@ -217,7 +217,10 @@ impl Wire {
 
     /// Lets everything land that is still on its way; says whether there was anything.
     pub(crate) async fn land_all(&self) -> bool {
-        self.land(usize::MAX).await
+        let all = std::mem::take(&mut self.state().late);
+        let landed = !all.is_empty();
+        self.arrive(all).await;
+        landed
     }
 
     /// What a user made, so that it can be made again under its name.
@@ -331,10 +334,6 @@ impl Wire {
             return std::future::pending().await;
         }
         match Manner::of(&request) {
-            Manner::Event => {
-                self.note_announcement(life, &request);
-                Ok(Response::new(full("{}")))
-            }
             Manner::Watch(plural) => {
                 if let Err(answer) = self.serves(&plural).await {
                     return Ok(answer);
@@ -368,7 +367,9 @@ impl Wire {
             Fate::Passes => self.pass(by, number, request).await,
             Fate::Struck(fault) => self.struck(by, number, fault, target, request).await,
         };
-        self.land(number).await;
+        if !target.is_event() {
+            self.land(number).await;
+        }
         answer
     }
 
@@ -419,11 +420,11 @@ impl Wire {
                 Ok(refusal(504))
             }
             Fault::Late(calls) => {
-                self.state().late.push(Late { request, by, number, after: number + usize::from(calls) });
+                self.state().late.push(Late { request, by, number, calls_left: calls.into() });
                 Err(lost())
             }
             Fault::LateAfterRestart => {
-                self.state().late.push(Late { request, by, number, after: number + 1 });
+                self.state().late.push(Late { request, by, number, calls_left: 1 });
                 self.crash().await
             }
             Fault::Touched => {
@@ -432,7 +433,10 @@ impl Wire {
             }
             Fault::Namesake => {
                 let body = peek(&request);
-                let made = self.make_namesake(target, body).await;
+                let made = match target.is_event() {
+                    true => self.state().events.make_namesake(request.method(), request.uri().path(), &body),
+                    false => self.make_namesake(target, body).await,
+                };
                 self.state().calls[number].took_effect = made;
                 self.pass(by, number, request).await
             }
@@ -520,6 +524,11 @@ impl Wire {
         call: Option<usize>,
         request: Request<Body>,
     ) -> Result<Response<Body>, Error> {
+        if let Some(call) = call
+            && self.state().calls[call].is_event()
+        {
+            return Ok(self.announce(call, &request));
+        }
         let before = (self.shared.revision)();
         let response = self.shared.server.send(request).await?;
         let after = (self.shared.revision)();
@@ -532,22 +541,25 @@ impl Wire {
         Ok(response)
     }
 
-    /// What has been on its way since before the call of this number arrives now.
-    async fn land(&self, number: usize) -> bool {
+    /// The call of this number has its answer: what was to be on its way until then arrives now.
+    async fn land(&self, number: usize) {
         let due: Vec<Late> = {
             let mut state = self.state();
-            let (due, later) = std::mem::take(&mut state.late).into_iter().partition(|late| late.after <= number);
-            state.late = later;
-            due
+            for late in state.late.iter_mut().filter(|late| late.number < number) {
+                late.calls_left = late.calls_left.saturating_sub(1);
+            }
+            state.late.extract_if(.., |late| late.calls_left == 0).collect()
         };
-        let landed = !due.is_empty();
-        for Late { request, by, number, .. } in due {
+        self.arrive(due).await;
+    }
+
+    async fn arrive(&self, late: Vec<Late>) {
+        for Late { request, by, number, .. } in late {
             // Whatever the answer is, nobody is there to hear it.
             let answer = self.forward(by, Some(number), request).await;
             let landed = answer.is_ok_and(|answer| answer.status().is_success());
             self.state().calls[number].took_effect = landed;
         }
-        landed
     }
 
     /// Somebody else writes to an object.
@@ -626,31 +638,20 @@ impl Wire {
         Request::from_parts(head, body)
     }
 
-    /// An Event is made the first time, and changed when the same is told again.
-    fn note_announcement(&self, life: u32, request: &Request<Body>) {
-        let event: Value = serde_json::from_slice(&peek(request)).unwrap_or_default();
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    /// The world is told something.
+    fn announce(&self, call: usize, request: &Request<Body>) -> Response<Body> {
+        let body = peek(request);
         let mut state = self.state();
-        let (reason, uid) = match *request.method() {
-            Method::POST => {
-                let told = (text(&event["reason"]), text(&event["involvedObject"]["uid"]));
-                state.events.insert(text(&event["metadata"]["name"]), told.clone());
-                told
-            }
-            Method::PATCH => {
-                let name = request.uri().path().rsplit('/').next().unwrap_or_default();
-                state.events.get(name).cloned().unwrap_or_default()
-            }
-            _ => return,
-        };
-        let revision = (self.shared.revision)();
-        state.announcements.push(Announcement { life, reason, uid, revision });
+        let (code, told) = state.events.take(request.method(), request.uri().path(), &body);
+        if let Some(Told { reason, uid }) = told {
+            let (life, revision) = (state.calls[call].life, (self.shared.revision)());
+            state.announcements.push(Announcement { life, reason, uid, revision });
+        }
+        let text = if is_success(code) { "{}".to_owned() } else { status(code, "AlreadyExists") };
+        let mut response = Response::new(Body::from(text.into_bytes()));
+        *response.status_mut() = code.try_into().expect("a code of HTTP");
+        response
     }
-}
-
-impl Watched {
-    /// All of them.
-    pub const EACH: [Self; 3] = [Self::Pods, Self::Jobs, Self::All];
 }
 
 /// An object of somebody who happens to use the same name.
@@ -706,11 +707,15 @@ fn refusal(code: u16) -> Answer {
         504 => "Timeout",
         _ => "InternalError",
     };
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
-        "message": "refused for the sake of the test", "code": code});
-    let mut response = Response::new(full(status.to_string()));
+    let mut response = Response::new(full(status(code, reason)));
     *response.status_mut() = code.try_into().expect("a code of HTTP");
     response
+}
+
+fn status(code: u16, reason: &str) -> String {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
+        "message": "refused for the sake of the test", "code": code});
+    status.to_string()
 }
 
 impl fmt::Debug for Wire {

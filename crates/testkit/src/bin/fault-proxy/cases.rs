@@ -32,9 +32,7 @@ pub(crate) fn chosen(baseline: &Baseline, runs: usize, turn: usize) -> Vec<Vec<P
             _ => true,
         })
     };
-    let of_watches = |points: &Vec<Point>| {
-        points.iter().any(|(_, fault)| matches!(fault, Fault::Lag(_) | Fault::Past(_) | Fault::Outage(_)))
-    };
+    let of_watches = |points: &Vec<Point>| points.iter().any(|(_, fault)| fault.is_of_watches());
     // What is asked before anything begins, and has nothing to do with Jobs.
     let of_reviews =
         |points: &Vec<Point>| points.iter().any(|(call, _)| baseline.calls[*call].kind.contains("accessreviews"));
