@@ -19,7 +19,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    faults::{Call, Fault, Point},
+    faults::{Call, Fault, Point, TOUCHED},
     oracle::Record,
 };
 
@@ -203,9 +203,7 @@ impl Names {
     fn value(&self, value: &Value, tokens: &mut Vec<Token>) {
         match value {
             Value::Object(members) => {
-                // Versions and their times differ as revisions and hours do; the note of a stranger is only its version.
-                let told = |key: &str| !matches!(key, "managedFields" | "resourceVersion" | "example.com/touched");
-                for (key, value) in members.iter().filter(|(key, _)| told(key)) {
+                for (key, value) in members.iter().filter(|(key, value)| is_told(key, value)) {
                     tokens.push(word(key));
                     self.value(value, tokens);
                 }
@@ -229,6 +227,16 @@ impl Names {
         }
         let within = self.known.keys().filter(|name| text.contains(*name));
         tokens.push(word(&within.fold(text.to_owned(), |text, name| text.replace(name, "a name"))));
+    }
+}
+
+/// Versions and their times differ as revisions and hours do. The note of a stranger is only its version, and nobody reads
+/// annotations to find out whether there are any.
+fn is_told(key: &str, value: &Value) -> bool {
+    match key {
+        "managedFields" | "resourceVersion" | TOUCHED => false,
+        "annotations" => value.as_object().is_none_or(|all| all.keys().any(|key| key != TOUCHED)),
+        _ => true,
     }
 }
 

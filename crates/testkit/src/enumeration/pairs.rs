@@ -21,9 +21,12 @@ const CALLS_MAX: usize = 25;
 
 /// The faults that do most harm, one or two of each class; pairs are made of these.
 ///
-/// Restarts on an older list are tried alone: a process that crashed before the status told of its pods, and whose
-/// successor is shown neither them nor those whose names they avoided, has left nothing to go by.
-const HARMFUL: [Fault; 10] = [
+/// Restarts on an older list (P-9) are tried alone. They are two faults in one, a crash and a list that lags; with a third, a
+/// process that crashed before the status told of its pods, and whose successor is shown neither them nor those whose
+/// names they avoided, has left nothing to go by.
+///
+/// Namesakes (P-13) come second only. After one, a scenario begins anew with it, and so would all single faults.
+const HARMFUL: [Fault; 11] = [
     Fault::CrashBefore,
     Fault::CrashAfter,
     Fault::Refused(409),
@@ -31,15 +34,21 @@ const HARMFUL: [Fault; 10] = [
     Fault::ReplyLost,
     Fault::Touched,
     Fault::Lag(Lag { what: Watched::Pods, how: How::Held(3), patience_ms: 3_000 }),
-    Fault::Lag(Lag { what: Watched::All, how: How::Held(2), patience_ms: 3_000 }),
+    Fault::Lag(Lag { what: Watched::All, how: How::Expired, patience_ms: 3_000 }),
+    Fault::Lag(Lag { what: Watched::All, how: How::Twice, patience_ms: 3_000 }),
     // Last, because more is excused after them: a moment that others lead to as well is tried after one of those.
     Fault::Late(1),
     Fault::LateAfterRestart,
 ];
 
-/// Whether a fault has its part in pairs.
+/// Whether pairs begin with a fault.
 pub fn is_harmful(fault: &Fault) -> bool {
     HARMFUL.contains(fault)
+}
+
+/// Whether pairs end with it.
+fn comes_second(fault: &Fault) -> bool {
+    is_harmful(fault) || *fault == Fault::Namesake
 }
 
 /// Gathers the pairs of one scenario from its runs with one fault.
@@ -79,7 +88,7 @@ impl PairPlanner {
             return Vec::new();
         }
         let chronicle = outcome.chronicle();
-        let able = |fault: &Fault| is_harmful(fault) && !(baseline.unknowable)(fault);
+        let able = |fault: &Fault| comes_second(fault) && !(baseline.unknowable)(fault);
         let later = outcome.calls.iter().enumerate().skip(first.0 + 1).filter(|(_, call)| !call.is_event());
         let moment = |(call, made)| {
             let seconds = faults_at(made).into_iter().filter(able).collect();

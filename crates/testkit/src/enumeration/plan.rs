@@ -86,7 +86,7 @@ pub(super) fn faults_at(call: &Call) -> Vec<Fault> {
         for patience_ms in [3_000, 40_000] {
             faults.extend([lag(How::Merged, patience_ms), lag(How::Expired, patience_ms)]);
         }
-        faults.push(lag(How::Twice, 0));
+        faults.extend([0, 3_000].map(|patience_ms| lag(How::Twice, patience_ms)));
         let outage = |how| Fault::Outage(Outage { what, how, lasts_ms: OUTAGE_MS });
         faults.extend([OutageKind::Refused, OutageKind::Mute, OutageKind::Deaf].map(outage));
         for back in [1, 3, 8] {

@@ -198,7 +198,7 @@ async fn judge(
     history.reads = world.wire.reads();
     history.calls = world.wire.calls();
     history.writes = world.wire.writes();
-    invalid_writes(&history.calls, &mut outcome.violations);
+    invalid_writes(&history.calls, &outcome.records, &mut outcome.violations);
     let findings = oracle::judge(&history, tolerance(scenario, points, rest == Ok(())));
     outcome.violations.extend(findings.violations);
     outcome.met = findings.met;
@@ -225,14 +225,22 @@ impl Scenario {
 }
 
 /// INV-27: what we send is valid.
-fn invalid_writes(calls: &[Call], violations: &mut Vec<Violation>) {
-    // A node says which pod its report is about, and a namesake refuses it.
-    let namesake = calls.iter().any(|call| call.fault == Some(Fault::Namesake));
+fn invalid_writes(calls: &[Call], records: &[Record], violations: &mut Vec<Violation>) {
     let refused = |call: &&Call| call.kind.ends_with("/status") && matches!(call.code, 400 | 422);
-    for call in calls.iter().filter(refused).filter(|call| !(namesake && call.controller == "node")) {
+    // A node says which pod its report is about, and a namesake refuses it.
+    let of_another = |call: &&Call| call.controller == "node" && has_namesake(call, records);
+    for call in calls.iter().filter(refused).filter(|call| !of_another(call)) {
         let what = format!("{} was answered with {}", call.kind, call.code);
         violations.push(Violation { revision: call.revision, object: call.path.clone(), ..violation("INV-27", what) });
     }
+}
+
+/// Whether the name in a call's address had been given to another object by then.
+fn has_namesake(call: &Call, records: &[Record]) -> bool {
+    let name = call.path.trim_end_matches("/status").rsplit('/').next();
+    let so_far = records.iter().take_while(|record| record.revision <= call.revision);
+    let mut of_name = so_far.filter(|record| record.key.rsplit('/').next() == name);
+    of_name.any(|record| record.value.is_none()) && of_name.any(|record| record.value.is_some())
 }
 
 fn namesake(points: &[Point]) -> bool {
@@ -307,27 +315,53 @@ fn violation(invariant: &'static str, what: String) -> Violation {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_a_pod_made_by_the_dead_after_another_fault_can_be_one_too_many() {
-        let call = |kind: &str| Call {
+    fn call(controller: &'static str, kind: &str, path: &str, code: u16) -> Call {
+        Call {
             life: 0,
-            controller: "job",
+            controller,
             kind: kind.to_owned(),
-            path: String::new(),
+            path: path.to_owned(),
             fault: None,
-            code: 0,
-            seen: 0,
-            revision: 0,
+            code,
+            seen: 9,
+            revision: 9,
             at: jiff::Timestamp::UNIX_EPOCH,
             unseen_pods: 0,
             uncounted: None,
             took_effect: false,
-        };
-        let calls = ["PUT jobs/status", "POST pods", "PATCH pods"].map(call);
+        }
+    }
+
+    #[test]
+    fn only_a_pod_made_by_the_dead_after_another_fault_can_be_one_too_many() {
+        let calls = ["PUT jobs/status", "POST pods", "PATCH pods"].map(|kind| call("job", kind, "", 0));
         let first = (0, Fault::Refused(409));
         assert!(makes_too_many(&[first, (1, Fault::LateAfterRestart)], &calls));
         assert!(!makes_too_many(&[(1, Fault::LateAfterRestart)], &calls), "alone it is compared");
         assert!(!makes_too_many(&[first, (2, Fault::LateAfterRestart)], &calls), "nothing is made");
         assert!(!makes_too_many(&[first, (1, Fault::CrashAfter)], &calls), "it is made in time");
+    }
+
+    #[test]
+    fn a_report_about_a_pod_whose_name_another_one_has_is_rightly_refused() {
+        let record = |revision, value: Option<&'static [u8]>| Record {
+            revision,
+            by: "world",
+            at: None,
+            key: "pods/default/a".to_owned(),
+            value: value.map(Into::into),
+        };
+        let (made, gone) = (Some(&b"{}"[..]), None);
+        let blames = |by, code, records: &[Record]| {
+            let mut violations = Vec::new();
+            let path = "/api/v1/namespaces/default/pods/a/status";
+            invalid_writes(&[call(by, "PATCH pods/status", path, code)], records, &mut violations);
+            !violations.is_empty()
+        };
+        let anew = [record(1, made), record(2, gone), record(3, made)];
+        assert!(!blames("node", 422, &anew) && blames("job", 422, &anew));
+        assert!(blames("node", 422, &anew[..2]), "nobody has its name");
+        assert!(blames("node", 422, &[record(1, made), record(2, gone), record(10, made)]), "nobody had it yet");
+        assert!(!blames("node", 409, &anew[..1]), "a conflict is no fault of the writer's");
     }
 }

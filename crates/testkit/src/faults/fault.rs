@@ -89,7 +89,7 @@ pub enum How {
     Merged,
     /// P-7: they are lost; the watch ends with 410 and the client lists again.
     Expired,
-    /// P-8: every event comes twice.
+    /// P-8: every event comes twice, those that were held too.
     Twice,
 }
 

@@ -89,9 +89,10 @@ impl LaggingWatch {
         let patience = Duration::from_millis(u64::from(patience_ms));
         let expired = front + patience <= Instant::now();
         match how {
-            How::Twice => {
-                let all = self.all();
-                Some([&*all, &*all].concat().into())
+            // Each by itself: no server goes back in time.
+            How::Twice if expired => {
+                let twice = self.held.drain(..).flat_map(|(_, line)| [line.clone(), line]);
+                Some(twice.collect::<Vec<Bytes>>().concat().into())
             }
             How::Held(events) if self.held.len() > usize::from(events) || expired => {
                 self.held.pop_front().map(|(_, line)| line)
@@ -108,7 +109,7 @@ impl LaggingWatch {
                 let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}"#;
                 Some(format!("{{\"type\":\"ERROR\",\"object\":{status}}}\n").into())
             }
-            How::Merged | How::Expired => None,
+            How::Merged | How::Expired | How::Twice => None,
         }
     }
 

@@ -62,6 +62,9 @@ pub struct Announcement {
     pub revision: u64,
 }
 
+/// What somebody else notes on an object, to have written to it.
+pub(crate) const TOUCHED: &str = "example.com/touched";
+
 /// What a time to live is raised to in the last moment.
 const TTL_RAISED: u32 = 240;
 
@@ -568,7 +571,7 @@ impl Wire {
         let patch = match by {
             // The edit that matters most there (REG-G01).
             "ttl" => json!({"spec": {"ttlSecondsAfterFinished": TTL_RAISED}}),
-            _ => json!({"metadata": {"annotations": {"example.com/touched": number.to_string()}}}),
+            _ => json!({"metadata": {"annotations": {TOUCHED: number.to_string()}}}),
         };
         self.world_request(Method::PATCH, &path, Some(patch)).await;
     }

@@ -305,8 +305,8 @@ impl Judge<'_> {
         if change.by != "job" {
             // A user may. Nothing that has the finalizer goes unless it is being deleted and loses it.
             let by_user = matches!(change.by, "world" | "") && (step.after.is_some() || before.metadata.is_deleting());
-            if let Some(record) = self.ledger.pods.get_mut(&before.metadata.uid) {
-                record.stripped |= by_user;
+            if let Some(record) = self.ledger.pods.get_mut(&before.metadata.uid).filter(|_| by_user) {
+                record.stripped = Some(change.at);
             }
             return;
         }
@@ -380,7 +380,7 @@ fn class(job: &JobRecord, uid: &String, pod: &PodRecord) -> Result<(), &'static 
         _ => return Ok(()),
     }
     // Nobody counts what was never tracked, or belongs to the Job no more.
-    let not_ours = !pod.ever_tracked || pod.stripped || pod.last.job() != Some(&*job.last.metadata.uid);
+    let not_ours = !pod.ever_tracked || pod.stripped.is_some() || pod.last.job() != Some(&*job.last.metadata.uid);
     let waits = !pod.gone && pod.last.is_tracked();
     // By its index; whoever took its owner away meanwhile did not take that back.
     let on_record =

@@ -61,8 +61,8 @@ pub(super) struct PodRecord {
     pub(super) recorded: bool,
     /// Whether it was released without being counted, and rightly so.
     pub(super) excluded: bool,
-    /// Whether a user took the finalizer off.
-    pub(super) stripped: bool,
+    /// Whether a user took the finalizer off, and when.
+    pub(super) stripped: Option<Option<Timestamp>>,
 }
 
 /// How the Job controller ended a pod whose Job had no verdict yet.
@@ -266,7 +266,7 @@ impl PodRecord {
             counted: None,
             recorded: false,
             excluded: false,
-            stripped: false,
+            stripped: None,
         }
     }
 

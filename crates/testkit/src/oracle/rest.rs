@@ -54,7 +54,7 @@ impl Judge<'_> {
             }
             // What a user takes the finalizer off is not the controller's any more.
             let unnoticed = |pod: &super::ledger::PodRecord| {
-                pod.last.is_active() && !pod.last.is_tracked() && pod.ever_tracked && !pod.stripped
+                pod.last.is_active() && !pod.last.is_tracked() && pod.ever_tracked && pod.stripped.is_none()
             };
             for (_, pod) in self.ledger.pods_of(uid).filter(|(_, pod)| unnoticed(pod)) {
                 if job.status.finished().is_none() {

@@ -273,9 +273,11 @@ impl Judge<'_> {
                     || !job.last.selects(&pod.last)
                     // What still runs when a Job succeeds is ended, and counts as nothing.
                     || (pod.ended_by_us.is_some() || pod.let_go) && job.last.status.holds("Complete").is_some();
+                // Nobody may have seen its end before somebody else took its finalizer.
+                let unseen = pod.stripped.is_some_and(|at| is_recent(pod.ended_at, at, self.tolerance.window));
                 // One that was made after the end is a breach of INV-11, and not of this.
                 let in_time = pod.created_revision < finished;
-                if ours && in_time && !settled && !excluded && pod.ended.is_some() {
+                if ours && in_time && !unseen && !settled && !excluded && pod.ended.is_some() {
                     broken.push((finished, pod.name.clone(), job.name.clone()));
                 }
             }

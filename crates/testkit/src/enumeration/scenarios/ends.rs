@@ -28,6 +28,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         // It ends before its resumption is written down, and keeps the condition.
         stalls_matter: true,
+        suspended_varies: true,
         ..Scenario::job(
             "suspend-running",
             // They run for longer than any cache lies.
@@ -43,6 +44,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         // It ends before its resumption is written down, and keeps the condition.
         stalls_matter: true,
+        suspended_varies: true,
         ..Scenario::job(
             "suspend-pending",
             // They need longer to start than any refused creation needs to be repeated.
@@ -59,6 +61,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         // It ends before its resumption is written down, and keeps the condition.
         stalls_matter: true,
+        suspended_varies: true,
         ..Scenario::job(
             "suspend-ending",
             // One whose removal fails is still there when the Job is resumed, and ends some day.
