@@ -82,7 +82,7 @@ enum Command {
         /// Only the simulation of this seed, told call by call.
         #[arg(long)]
         seed: Option<u64>,
-        /// What every change must pass: the same, and every old bug brought back to be caught.
+        /// What every change must pass: more pairs of faults, and every old bug brought back to be caught.
         #[arg(long, conflicts_with = "seed")]
         all: bool,
         /// The same with twenty times as many states and seeds: about an hour.

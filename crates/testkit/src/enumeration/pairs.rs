@@ -15,40 +15,46 @@ use super::{
     run::{Baseline, Outcome},
 };
 
-/// Scenarios of up to so many calls are tried with every pair. Events do not count, and meet single faults only: what
-/// becomes of them changes nothing else, as each of those runs must show.
-const CALLS_MAX: usize = 25;
-
-/// The faults that do most harm, one or two of each class; pairs are made of these.
+/// What pairs are made of: the faults that do most harm, at least one of each class.
+///
+/// They strike no calls that tell of Events. What becomes of those changes nothing else, as each single fault there shows.
+///
+/// A process that ends after a call stands for one that ends before the next. Caches lag in two ways: all of them, and
+/// then they list again (P-6, P-7); or one alone, and then everything comes twice (P-6, P-8).
 ///
 /// Restarts on an older list (P-9) are tried alone. They are two faults in one, a crash and a list that lags; with a third, a
 /// process that crashed before the status told of its pods, and whose successor is shown neither them nor those whose
 /// names they avoided, has left nothing to go by.
-///
-/// Namesakes (P-13) come second only. After one, a scenario begins anew with it, and so would all single faults.
-const HARMFUL: [Fault; 11] = [
-    Fault::CrashBefore,
+const HARMFUL: [Fault; 10] = [
     Fault::CrashAfter,
     Fault::Refused(409),
     Fault::Refused(500),
     Fault::ReplyLost,
     Fault::Touched,
-    Fault::Lag(Lag { what: Watched::Pods, how: How::Held(3), patience_ms: 3_000 }),
     Fault::Lag(Lag { what: Watched::All, how: How::Expired, patience_ms: 3_000 }),
-    Fault::Lag(Lag { what: Watched::All, how: How::Twice, patience_ms: 3_000 }),
+    twice(Watched::Pods),
+    twice(Watched::Jobs),
     // Last, because more is excused after them: a moment that others lead to as well is tried after one of those.
     Fault::Late(1),
     Fault::LateAfterRestart,
 ];
 
-/// Whether pairs begin with a fault.
-pub fn is_harmful(fault: &Fault) -> bool {
-    HARMFUL.contains(fault)
+const fn twice(what: Watched) -> Fault {
+    Fault::Lag(Lag { what, how: How::Twice, patience_ms: 3_000 })
 }
 
-/// Whether pairs end with it.
-fn comes_second(fault: &Fault) -> bool {
-    is_harmful(fault) || *fault == Fault::Namesake
+/// Whether pairs begin with this at a call.
+fn comes_first(call: &Call, fault: &Fault) -> bool {
+    // Of the caches that lag alone, the one that says most.
+    let says_most = |what| Watched::of(call.controller).first() == Some(&what);
+    let spared = *fault == twice(Watched::Jobs) && !says_most(Watched::Jobs);
+    HARMFUL.contains(fault) && !spared && !call.is_event()
+}
+
+/// Whether pairs end with this at a call. After a namesake (P-13) a scenario begins anew with it, and so would all single
+/// faults; so namesakes come second only.
+fn comes_second(call: &Call, fault: &Fault) -> bool {
+    comes_first(call, fault) || *fault == Fault::Namesake && !call.is_event()
 }
 
 /// Gathers the pairs of one scenario from its runs with one fault.
@@ -75,22 +81,22 @@ pub struct Pair {
 }
 
 impl PairPlanner {
-    /// Whether a scenario is short enough.
-    pub fn takes(baseline: &Baseline) -> bool {
-        baseline.calls.iter().filter(|call| !call.is_event()).count() <= CALLS_MAX
+    /// Whether pairs begin with a fault.
+    pub fn begins(baseline: &Baseline, points: &[Point]) -> bool {
+        let [(number, fault)] = points else { return false };
+        baseline.calls.get(*number).is_some_and(|call| comes_first(call, fault))
     }
 
     /// Where a second fault can strike in a run with one. Other runs have no part in this.
     pub fn moments(baseline: &Baseline, points: &[Point], outcome: &Outcome) -> Vec<Moment> {
         let [first] = points else { return Vec::new() };
-        let strikes_event = outcome.calls.get(first.0).is_some_and(Call::is_event);
-        if !Self::takes(baseline) || !is_harmful(&first.1) || strikes_event {
+        if !Self::begins(baseline, points) {
             return Vec::new();
         }
         let chronicle = outcome.chronicle();
-        let able = |fault: &Fault| comes_second(fault) && !(baseline.unknowable)(fault);
         let later = outcome.calls.iter().enumerate().skip(first.0 + 1).filter(|(_, call)| !call.is_event());
-        let moment = |(call, made)| {
+        let moment = |(call, made): (usize, &Call)| {
+            let able = |fault: &Fault| comes_second(made, fault) && !(baseline.unknowable)(fault);
             let seconds = faults_at(made).into_iter().filter(able).collect();
             chronicle.juncture(call, points).map(|juncture| Moment { call, juncture, seconds })
         };

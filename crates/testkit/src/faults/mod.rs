@@ -15,5 +15,5 @@ pub(crate) use approach::Consulted;
 pub(crate) use approach::{Approach, Standing};
 pub use call::Call;
 pub use fault::{Fault, How, Lag, Outage, OutageKind, Past, Watched};
-pub(crate) use wire::{Choice, TOUCHED};
 pub use wire::{Announcement, Authored, Point, Read, Wire};
+pub(crate) use wire::{Choice, TOUCHED};

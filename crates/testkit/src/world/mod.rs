@@ -67,18 +67,28 @@ struct Patience {
     quiet: Duration,
     /// The same while a Job goes on, which may only wait.
     quiet_amid_jobs: Duration,
+    /// The same when all has come to rest before, and a new process that remembers nothing has looked at it.
+    quiet_again: Duration,
     /// A world that has not come to rest by then never will (INV-30).
     horizon_ms: u64,
 }
 
 impl Patience {
     /// Longer than any delay there is: retries come within a minute, and creations that are never seen are expected for
-    /// five.
-    const VIRTUAL: Self =
-        Self { quiet: Duration::from_secs(330), quiet_amid_jobs: Duration::from_secs(330), horizon_ms: 4 * 3_600_000 };
+    /// five, by those who made them.
+    const VIRTUAL: Self = Self {
+        quiet: Duration::from_secs(330),
+        quiet_amid_jobs: Duration::from_secs(330),
+        quiet_again: Duration::from_secs(130),
+        horizon_ms: 4 * 3_600_000,
+    };
     /// As long as one can wait.
-    const REAL: Self =
-        Self { quiet: Duration::from_millis(1_500), quiet_amid_jobs: Duration::from_secs(20), horizon_ms: 120_000 };
+    const REAL: Self = Self {
+        quiet: Duration::from_millis(1_500),
+        quiet_amid_jobs: Duration::from_secs(20),
+        quiet_again: Duration::from_millis(1_500),
+        horizon_ms: 120_000,
+    };
 }
 
 /// What a world begins with and what happens in it.
@@ -216,7 +226,8 @@ impl World {
         tokio::spawn(play.run(std::mem::take(&mut self.setting.script)));
         let (stage, store) = (self.stage.clone(), self.store.clone());
         // A fault can make impossible what a user waits for; when all Jobs are over it does not come any more.
-        self.settle(|| stage.is_over() || stage.is_waiting() && script::all_jobs_are_over(&store)).await
+        let done = || stage.is_over() || stage.is_waiting() && script::all_jobs_are_over(&store);
+        self.settle(self.patience.quiet, done).await
     }
 
     /// Whether the users have done all they had to do.
@@ -238,10 +249,10 @@ impl World {
         self.end_life();
         self.wire.next_life();
         self.begin_life();
-        self.settle(|| true).await
+        self.settle(self.patience.quiet_again, || true).await
     }
 
-    async fn settle(&mut self, done: impl Fn() -> bool) -> Result<(), Unrest> {
+    async fn settle(&mut self, quiet: Duration, done: impl Fn() -> bool) -> Result<(), Unrest> {
         let mut calm = Duration::ZERO;
         loop {
             let before = (self.store.revision(), self.wire.call_count());
@@ -255,11 +266,11 @@ impl World {
                     self.begin_life();
                     continue;
                 }
-                () = tokio::time::sleep(self.patience.quiet) => {}
+                () = tokio::time::sleep(quiet) => {}
             }
             let after = (self.store.revision(), self.wire.call_count());
-            calm = if before == after { calm + self.patience.quiet } else { Duration::ZERO };
-            let at_rest = done() && self.pending.load(Ordering::Relaxed) == 0 && calm >= self.quiet_enough();
+            calm = if before == after { calm + quiet } else { Duration::ZERO };
+            let at_rest = done() && self.pending.load(Ordering::Relaxed) == 0 && calm >= self.quiet_enough(quiet);
             if at_rest && !self.wire.land_all().await {
                 return Ok(());
             }
@@ -272,9 +283,9 @@ impl World {
         }
     }
 
-    fn quiet_enough(&self) -> Duration {
-        let Patience { quiet, quiet_amid_jobs, .. } = self.patience;
-        if quiet == quiet_amid_jobs || script::all_jobs_are_over(&self.store) { quiet } else { quiet_amid_jobs }
+    fn quiet_enough(&self, quiet: Duration) -> Duration {
+        let Patience { quiet_amid_jobs, .. } = self.patience;
+        if quiet >= quiet_amid_jobs || script::all_jobs_are_over(&self.store) { quiet } else { quiet_amid_jobs }
     }
 
     fn begin_life(&mut self) {

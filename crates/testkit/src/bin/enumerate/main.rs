@@ -19,8 +19,7 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use testkit::{
     enumeration::{
-        self, Baseline, Juncture, Manner, PairPlanner, Report, Rotation, Scenario, Unit, is_harmful, parse_points,
-        replay_line,
+        self, Baseline, Juncture, Manner, PairPlanner, Report, Rotation, Scenario, Unit, parse_points, replay_line,
     },
     faults::Point,
 };
@@ -47,6 +46,9 @@ struct Arguments {
     /// Try pairs of faults too, after all single ones.
     #[arg(long)]
     pairs: bool,
+    /// In scenarios of up to so many calls.
+    #[arg(long, default_value_t = 25)]
+    pairs_calls_max: usize,
     /// End after about so many seconds, with an error: not everything was tried.
     #[arg(long)]
     seconds: Option<u64>,
@@ -201,11 +203,7 @@ impl<'a> Enumeration<'a> {
     fn singles(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         for (scenario, (_, baseline)) in self.scenarios.iter().enumerate() {
-            let begins_pairs = |points: &[Point]| {
-                self.arguments.pairs
-                    && PairPlanner::takes(baseline)
-                    && points.iter().all(|(_, fault)| is_harmful(fault))
-            };
+            let begins_pairs = |points: &[Point]| self.has_pairs(scenario) && PairPlanner::begins(baseline, points);
             for (number, points) in enumeration::singles(baseline).into_iter().enumerate() {
                 if self.rotation.includes_single(number, &points) || begins_pairs(&points) {
                     cases.push(Case { scenario, points, kind: Kind::Single });
@@ -277,8 +275,13 @@ impl<'a> Enumeration<'a> {
         Ok(batches.into_inner().is_ok_and(|mut batches| batches.next().is_none()))
     }
 
+    /// Whether a scenario is short enough.
+    fn has_pairs(&self, scenario: usize) -> bool {
+        self.arguments.pairs && self.scenarios[scenario].1.calls.len() <= self.arguments.pairs_calls_max
+    }
+
     fn unit(&self, batch: &Batch) -> Unit {
-        batch.unit(self.scenarios[batch.scenario].0.name, self.arguments.pairs)
+        batch.unit(self.scenarios[batch.scenario].0.name, self.has_pairs(batch.scenario))
     }
 
     fn note(&mut self, batch: &Batch, reports: Vec<Report>) -> anyhow::Result<()> {
