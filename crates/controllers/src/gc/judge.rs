@@ -44,6 +44,8 @@ pub(super) enum GcError {
     Patch(String, #[source] Error),
     #[error("{0} keeps changing")]
     Contended(String),
+    #[error("no watch has shown the owner {0}, which is there")]
+    Unseen(String),
 }
 
 pub(super) struct Judge {
@@ -96,8 +98,20 @@ impl Judge {
             Situation::Released(object) => self.remove_finalizer(&object, finalizer::FOREGROUND_DELETION).await,
             Situation::InDoubt { object, standings, has_dependents, may_be_circular } => {
                 let Some(standings) = self.confirm(&object, standings).await? else { return Ok(()) };
-                self.execute(&object, verdict(&object, &standings, has_dependents, may_be_circular)).await
+                self.execute(&object, verdict(&object, &standings, has_dependents, may_be_circular)).await?;
+                self.all_seen(&object, &standings)
             }
+        }
+    }
+
+    /// An owner that goes while its watch lists again may never be seen, and its end is news for nobody. So whoever relies
+    /// on one that only the server has told of is judged again until a watch has shown it (INV-30).
+    fn all_seen(&self, object: &Object, standings: &[Standing]) -> Result<(), GcError> {
+        let graph = self.shared.graph.lock();
+        let relied_on = object.owners.iter().zip(standings).filter(|(_, standing)| **standing == Standing::Solid);
+        match relied_on.map(|(owner, _)| owner).find(|owner| graph.get(&owner.uid).is_none()) {
+            Some(owner) => Err(GcError::Unseen(format!("{} `{}`", owner.kind, owner.name))),
+            None => Ok(()),
         }
     }
 

@@ -155,9 +155,42 @@ async fn a_wrong_reference_to_a_living_owner_condemns_only_who_has_it() {
         let uid: Uid = object["metadata"]["uid"].as_str().unwrap().into();
         let seen: Metadata = serde_json::from_value(object).unwrap();
         graph.lock().apply(projection::object(&mut Interner::default(), &maps, seen.metadata));
-        judge.judge(&uid).await.unwrap();
+        let outcome = judge.judge(&uid).await;
         assert_eq!(world.get(MAPS, "default", name).await.is_some(), stays, "{name}");
+        assert_eq!(matches!(outcome, Err(GcError::Unseen(_))), stays, "{name}: {outcome:?}");
     }
+}
+
+/// INV-30, INV-40: an owner that the server knows goes before any watch has shown it, as when a watch lists again.
+#[tokio::test]
+async fn an_owner_that_no_watch_has_shown_is_asked_for_until_one_has() {
+    let world = World::new().await;
+    let map = kind("", "ConfigMap");
+    let (judge, graph) = judge(&world, HashMap::from([((map.group.clone(), map.kind.clone()), map.clone())]));
+    let see = |object: &Value| {
+        let seen: Metadata = serde_json::from_value(object.clone()).unwrap();
+        graph.lock().apply(projection::object(&mut Interner::default(), &map, seen.metadata))
+    };
+    let create = async |name: &str, owner: &Value| {
+        let object = world.create(MAPS, "default", owned(config_map(name), owner, false)).await;
+        see(&object);
+        Uid::from(object["metadata"]["uid"].as_str().unwrap())
+    };
+    let (seen, unseen) = (
+        world.create(MAPS, "default", config_map("seen")).await,
+        world.create(MAPS, "default", config_map("unseen")).await,
+    );
+    let (stays, goes) = (create("stays", &seen).await, create("goes", &unseen).await);
+    for child in [&stays, &goes] {
+        assert!(matches!(judge.judge(child).await, Err(GcError::Unseen(_))), "it is to be asked for again");
+    }
+    see(&seen);
+    world.delete(MAPS, "default", "unseen", "Background").await;
+    for child in [&stays, &goes] {
+        judge.judge(child).await.unwrap();
+    }
+    assert!(world.get(MAPS, "default", "stays").await.is_some());
+    assert!(world.get(MAPS, "default", "goes").await.is_none());
 }
 
 fn kind(group: &str, name: &str) -> Arc<Kind> {
