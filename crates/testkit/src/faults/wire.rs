@@ -532,10 +532,12 @@ impl Wire {
         {
             return Ok(self.announce(call, &request));
         }
+        // What comes about during a read is somebody else's.
+        let writes = request.method() != Method::GET;
         let before = (self.shared.revision)();
         let response = self.shared.server.send(request).await?;
         let after = (self.shared.revision)();
-        if after > before {
+        if writes && after > before {
             let at = self.shared.clock.now();
             let mut state = self.state();
             state.authored.extend((before + 1..=after).map(|revision| Authored { revision, by, at }));

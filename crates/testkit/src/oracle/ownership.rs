@@ -60,10 +60,13 @@ impl Judge<'_> {
         }
         let is_over = record.last.status.finished().is_some();
         let suffix = format!("/jobs/{}", record.name);
-        let life = self.history.call_of(change.revision).map(|call| call.life);
+        let call = self.history.call_of(change.revision);
+        let life = call.map(|call| call.life);
+        // What was asked when it was on its way already does not count.
+        let until = call.map_or(change.revision, |call| call.seen + 1);
         let asked = |read: &&crate::faults::Read| {
             let same_life = life.is_none() || read.life.is_none() || read.life == life;
-            read.by == "job" && same_life && read.revision < change.revision && read.path.ends_with(&suffix)
+            read.by == "job" && same_life && read.revision < until && read.path.ends_with(&suffix)
         };
         let asked = self.history.reads.iter().rev().find(asked).map(|read| read.revision);
         // The deletion, if there was one, must be younger than the last question.

@@ -91,6 +91,15 @@ fn inv_16_adoption_needs_a_live_owner() {
     };
     assert_eq!(judged(2), [""; 0], "it was asked before the deletion");
     assert_eq!(judged(3), ["INV-16"], "and after it");
+    let sent_at = |seen| {
+        let path = "/apis/batch/v1/namespaces/default/jobs/a".to_owned();
+        let read = |revision| Read { by: "job", life: None, path: path.clone(), revision };
+        let calls = vec![Call { seen, ..call(0, "PATCH pods", Some(Fault::Late(1))) }];
+        let history = History { reads: vec![read(2), read(3)], calls, writes: [(4, 0)].into(), ..History::of(&steps) };
+        invariants(&judge(&history, Tolerance { settled: false, ..Tolerance::default() }))
+    };
+    assert_eq!(sent_at(2), [""; 0], "it was on its way when it was asked again");
+    assert_eq!(sent_at(3), ["INV-16"], "it was sent all the same");
     breaks("INV-16", steps);
 }
 
@@ -108,7 +117,7 @@ fn inv_16_adoption_asks_first() {
         ];
         let path = "/apis/batch/v1/namespaces/default/jobs/a".to_owned();
         let reads = vec![Read { by, life: Some(life), path, revision }];
-        let (calls, writes) = (vec![call(1, "PATCH pods", None)], [(4, 0)].into());
+        let (calls, writes) = (vec![Call { seen: 3, ..call(1, "PATCH pods", None) }], [(4, 0)].into());
         let history = History { reads, calls, writes, ..History::of(&steps) };
         invariants(&judge(&history, Tolerance { settled: false, ..Tolerance::default() }))
     };
