@@ -11,6 +11,14 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     // Suspended late enough for the run that has to wait for the one before, even behind caches that lag for minutes.
     cron_job("cron-forbid", RUN_LONG, || every_ten_minutes(json!({"concurrencyPolicy": "Forbid"}), 29)),
     cron_job("cron-replace", RUN_LONG, || every_ten_minutes(json!({"concurrencyPolicy": "Replace"}), 21)),
+    // Somebody forgets the Job that runs, and takes the last time back to one that was over before (P-14).
+    cron_job("cron-status-edited", RUN_LONG, || {
+        let status = json!({"status": {"active": null, "lastScheduleTime": "2026-01-05T10:00:00Z"}});
+        let forget = Step::new(When::Jobs(1), What::PatchStatus(Resource::CRON_JOBS, "c", status));
+        let mut steps = every_ten_minutes(json!({"concurrencyPolicy": "Forbid"}), 12);
+        steps.insert(1, forget);
+        steps
+    }),
     cron_job("cron-history", RUN_SHORT, || {
         every_ten_minutes(json!({"successfulJobsHistoryLimit": 1, "failedJobsHistoryLimit": 0}), 31)
     }),

@@ -78,6 +78,7 @@ pub(super) const SCENARIOS: &[Scenario] = &[
     Scenario {
         // The pod that a user deletes counts as failed, unless it is taken for surplus before that is seen.
         failed_varies: true,
+        suspended_varies: true,
         ..Scenario::job(
             "suspend-terminating",
             |pod| match pod.ordinal {

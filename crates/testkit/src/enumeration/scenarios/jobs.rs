@@ -66,6 +66,25 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         "Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) active=0 ready=0 terminating=0 \
          succeeded=1 failed=2 | live=0 tracked=0",
     ),
+    // Somebody writes what is not so to the status, twice, and a condition of no Job controller's (P-14, REG-B04).
+    Scenario::job(
+        "status-edited",
+        |pod| Behaviour::ends(i32::from(pod.ordinal == 0), 20_000),
+        || {
+            let conditions = json!([
+                {"type": "FailureTarget", "status": "False", "reason": "ByHand"},
+                {"type": "example.com/Seen", "status": "True", "reason": "ByHand"}]);
+            let wrong = json!({"status": {"active": 7, "ready": 0, "terminating": 3, "conditions": conditions}});
+            let none = json!({"status": {"active": 0, "ready": null, "terminating": null}});
+            let edits = [
+                Step::new(When::Pods("Running", 2), What::PatchStatus(JOBS, "a", wrong)),
+                Step::new(When::After(2_000), What::PatchStatus(JOBS, "a", none)),
+            ];
+            then(start(json!({"completions": 2, "parallelism": 2})), edits)
+        },
+        "Complete(CompletionsReached) SuccessCriteriaMet(CompletionsReached) example.com/Seen(ByHand) active=0 ready=0 \
+         terminating=0 succeeded=2 failed=1 | live=0 tracked=0",
+    ),
     Scenario::job(
         "nothing-to-do",
         |_| Behaviour::runs(),

@@ -84,6 +84,9 @@ fn inv_38_cron_job_status_is_truthful() {
     let with_status = |status: Value| ("cronjob", START, "CronJob", cron_job("Allow", status));
     let last = |seconds| with_status(json!({"lastScheduleTime": at(seconds)}));
     breaks("INV-38", vec![last(60), last(0)]);
+    let by_hand = ("world", START, "CronJob", cron_job("Allow", json!({"lastScheduleTime": at(0)})));
+    keeps(vec![last(60), by_hand.clone(), last(60)]);
+    breaks("INV-38", vec![by_hand, last(60), last(0)]);
     breaks("INV-38", vec![last(0), with_status(json!({"lastScheduleTime": at(0), "lastSuccessfulTime": at(5)}))]);
     let rest = vec![last(0), ("cronjob", START, "Job", started("x", 0))];
     assert_eq!(invariants(&judge(&History::of(&rest), Tolerance::default())), ["INV-38"]);
