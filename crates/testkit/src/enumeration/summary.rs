@@ -4,53 +4,78 @@
 use std::fmt::Write;
 
 use apiserver::storage::ObjectStore;
+use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 use store::ListQuery;
 
 const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+
+/// What there is to see of an object. Specs and owners of fields are most of what is stored.
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+    #[serde(default)]
+    status: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    name: String,
+    generate_name: Option<String>,
+    uid: String,
+    finalizers: Vec<String>,
+    owner_references: Vec<Owner>,
+    deletion_timestamp: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct Owner {
+    uid: String,
+    #[serde(default)]
+    controller: bool,
+}
 
 /// One line for each Job, each CronJob, and for pods that no Job controls.
 pub(super) fn summary(store: &ObjectStore) -> String {
     let (jobs, pods) = (objects(store, "jobs.batch/"), objects(store, "pods/"));
     let mut text = String::new();
     for job in &jobs {
-        let uid = &job["metadata"]["uid"];
-        let own: Vec<&Value> = pods.iter().filter(|pod| controller(pod) == Some(uid)).collect();
-        let _ = writeln!(text, "job {} {} | {}", name(job), status(job), population(&own));
+        let own: Vec<&Object> = pods.iter().filter(|pod| pod.controller() == Some(&*job.metadata.uid)).collect();
+        let _ = writeln!(text, "job {} {} | {}", job.metadata.name, status(job), population(&own));
     }
     for cron_job in objects(store, "cronjobs.batch/") {
-        let status = &cron_job["status"];
+        let status = &cron_job.status;
         let active: Vec<&str> =
             status["active"].as_array().into_iter().flatten().filter_map(|entry| entry["name"].as_str()).collect();
         let succeeded = status["lastSuccessfulTime"].is_string();
         let last = &status["lastScheduleTime"];
-        let _ = writeln!(text, "cronjob {} active={active:?} last={last} succeeded={succeeded}", name(&cron_job));
+        let _ =
+            writeln!(text, "cronjob {} active={active:?} last={last} succeeded={succeeded}", cron_job.metadata.name);
     }
-    let known = |pod: &&Value| jobs.iter().any(|job| controller(pod) == Some(&job["metadata"]["uid"]));
+    let known = |pod: &&Object| jobs.iter().any(|job| pod.controller() == Some(&*job.metadata.uid));
     for pod in pods.iter().filter(|pod| !known(pod)) {
         // Generated names depend on the uid of a Job that is gone.
-        let name = pod["metadata"]["generateName"].as_str().unwrap_or_else(|| name(pod));
+        let name = pod.metadata.generate_name.as_ref().unwrap_or(&pod.metadata.name);
         let _ = writeln!(text, "pod {name} {}", population(&[pod]));
     }
     text
 }
 
-fn objects(store: &ObjectStore, prefix: &str) -> Vec<Value> {
+fn objects(store: &ObjectStore, prefix: &str) -> Vec<Object> {
     let Ok(list) = store.list(&ListQuery::new(prefix)) else { return Vec::new() };
     list.entries.iter().filter_map(|entry| serde_json::from_slice(&entry.value()).ok()).collect()
 }
 
-fn controller(pod: &Value) -> Option<&Value> {
-    let owners = pod["metadata"]["ownerReferences"].as_array()?;
-    owners.iter().find(|owner| owner["controller"] == true).map(|owner| &owner["uid"])
+impl Object {
+    /// The uid of who controls it.
+    fn controller(&self) -> Option<&str> {
+        self.metadata.owner_references.iter().find(|owner| owner.controller).map(|owner| &*owner.uid)
+    }
 }
 
-fn name(object: &Value) -> &str {
-    object["metadata"]["name"].as_str().unwrap_or_default()
-}
-
-fn status(job: &Value) -> String {
-    let status = &job["status"];
+fn status(job: &Object) -> String {
+    let status = &job.status;
     let mut text = String::new();
     let mut conditions: Vec<String> = status["conditions"]
         .as_array()
@@ -71,18 +96,17 @@ fn status(job: &Value) -> String {
             let _ = write!(text, " {field}={indexes}");
         }
     }
-    if job["metadata"]["deletionTimestamp"].is_string() {
+    if job.metadata.deletion_timestamp.is_some() {
         text.push_str(" deleting");
     }
     text
 }
 
 /// How many pods are live, and how many are tracked. Ended ones may be more or fewer: what matters is in the counters.
-fn population(pods: &[&Value]) -> String {
-    let ended = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+fn population(pods: &[&Object]) -> String {
+    let ended = |pod: &Object| matches!(pod.status["phase"].as_str(), Some("Succeeded" | "Failed"));
     let live = pods.iter().filter(|pod| !ended(pod)).count();
-    let finalizers =
-        |pod: &Value| pod["metadata"]["finalizers"].as_array().is_some_and(|all| all.contains(&TRACKING.into()));
-    let tracked = pods.iter().filter(|pod| finalizers(pod)).count();
+    let is_tracked = |pod: &&&Object| pod.metadata.finalizers.iter().any(|finalizer| finalizer == TRACKING);
+    let tracked = pods.iter().filter(is_tracked).count();
     format!("live={live} tracked={tracked}")
 }

@@ -187,8 +187,7 @@ impl<'a> Enumeration<'a> {
     }
 
     fn run(mut self) -> anyhow::Result<ExitCode> {
-        let mut workers =
-            (0..self.arguments.threads.max(1)).map(|_| Worker::start()).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut workers: Vec<Worker> = (0..self.arguments.threads.max(1)).map(|_| Worker::default()).collect();
         let singles = self.singles();
         let mut complete = self.work_off(&mut workers, singles)?;
         if self.arguments.pairs {

@@ -1,4 +1,4 @@
-//! A process that runs units, seen from outside.
+//! Those who run units, seen from outside.
 
 use std::{
     io::{BufRead, BufReader, Lines, Write},
@@ -8,16 +8,37 @@ use std::{
 use anyhow::{Context, bail};
 use testkit::enumeration::{Answer, Report, Unit};
 
-/// Ends when it is dropped.
+/// Runs units, one after the other.
+///
+/// Each scenario has a process of its own: whatever there is in its memory is put back after every run.
+#[derive(Default)]
 pub(crate) struct Worker {
+    /// The process, and the scenario that it knows.
+    present: Option<(Process, String)>,
+}
+
+impl Worker {
+    /// Has a unit run, and tells `hear` of each run.
+    pub(crate) fn run(&mut self, unit: &Unit, hear: impl FnMut(Report)) -> anyhow::Result<()> {
+        self.present.take_if(|(_, scenario)| *scenario != unit.scenario);
+        let (process, _) = match &mut self.present {
+            Some(present) => present,
+            none => none.insert((Process::start()?, unit.scenario.clone())),
+        };
+        process.run(unit, hear)
+    }
+}
+
+/// Ends when it is dropped.
+struct Process {
     process: Child,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
 }
 
-impl Worker {
+impl Process {
     /// Another process of this program.
-    pub(crate) fn start() -> anyhow::Result<Self> {
+    fn start() -> anyhow::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         let mut process = command.arg("--worker").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let orders = process.stdin.take().context("it has no input")?;
@@ -25,8 +46,7 @@ impl Worker {
         Ok(Self { process, orders, answers })
     }
 
-    /// Has a unit run, and tells `hear` of each run.
-    pub(crate) fn run(&mut self, unit: &Unit, mut hear: impl FnMut(Report)) -> anyhow::Result<()> {
+    fn run(&mut self, unit: &Unit, mut hear: impl FnMut(Report)) -> anyhow::Result<()> {
         let mut line = serde_json::to_vec(unit)?;
         line.push(b'\n');
         self.orders.write_all(&line)?;
@@ -40,7 +60,7 @@ impl Worker {
     }
 }
 
-impl Drop for Worker {
+impl Drop for Process {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.process.kill();
