@@ -132,7 +132,7 @@ mutations! {
         S07 "REG-S07" "a watch from the future begins now"
         S09 "REG-S09" "a watch from before the oldest change that is kept begins there, without a word"
     }
-    Judge::Faults("nonindexed", "12:past-pods-3000-8") => {
+    Judge::Faults("nonindexed", "16:past-pods-3000-8") => {
         H09 "REG-H09" "what another process did is not waited for"
     }
 }

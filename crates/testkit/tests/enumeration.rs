@@ -155,7 +155,7 @@ fn runs_that_are_left_out_are_the_same_as_others() {
     let (scenario, baseline) = named("suspend-pending");
     let all = singles(&baseline).into_iter().flatten();
     let mostly_same = |(_, fault): &Point| matches!(fault, Fault::Lag(_) | Fault::CrashBefore | Fault::CrashAfter);
-    let branches: Vec<Point> = all.filter(mostly_same).filter(|(call, _)| *call < 7).collect();
+    let branches: Vec<Point> = all.filter(mostly_same).filter(|(call, _)| *call < 9).collect();
     for first in ["", "0:late-3"].map(|points| parse_points(points).unwrap()) {
         let after = first.last().map_or(0, |(call, _)| call + 1);
         let unit = Unit {

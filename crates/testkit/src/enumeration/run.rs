@@ -182,6 +182,7 @@ async fn judge(
         outcome.violations.push(violation("INV-30", what));
     }
     if let Some(baseline) = baseline
+        && world.is_repeatable()
         && concerns_events_alone(points, &outcome.calls)
         && !other_than_events(&outcome.calls).eq(other_than_events(&baseline.calls))
     {

@@ -230,6 +230,11 @@ impl World {
         self.settle(self.patience.quiet, done).await
     }
 
+    /// Whether the same calls come at the same moments each time.
+    pub fn is_repeatable(&self) -> bool {
+        matches!(self.host, Host::Here(_))
+    }
+
     /// Whether the users have done all they had to do.
     pub fn has_played(&self) -> bool {
         self.stage.is_over()
