@@ -89,11 +89,7 @@ impl LaggingWatch {
         let patience = Duration::from_millis(u64::from(patience_ms));
         let expired = front + patience <= Instant::now();
         match how {
-            // Each by itself: no server goes back in time.
-            How::Twice if expired => {
-                let twice = self.held.drain(..).flat_map(|(_, line)| [line.clone(), line]);
-                Some(twice.collect::<Vec<Bytes>>().concat().into())
-            }
+            How::Twice if expired => Some(twice(self.held.drain(..).map(|(_, line)| line))),
             How::Held(events) if self.held.len() > usize::from(events) || expired => {
                 self.held.pop_front().map(|(_, line)| line)
             }
@@ -133,6 +129,11 @@ async fn sleep_until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
+}
+
+/// Every line comes twice, each by itself: no server goes back in time.
+fn twice(lines: impl Iterator<Item = Bytes>) -> Bytes {
+    lines.flat_map(|line| [line.clone(), line]).collect::<Vec<Bytes>>().concat().into()
 }
 
 /// Several events about one object become the last of them. An object that came and went was never there.
@@ -188,6 +189,13 @@ mod tests {
 
     fn event(kind: &str, uid: &str, version: u32) -> String {
         format!("{{\"type\":\"{kind}\",\"object\":{{\"metadata\":{{\"uid\":\"{uid}\",\"v\":{version}}}}}}}\n")
+    }
+
+    #[test]
+    fn events_that_come_twice_keep_their_order() {
+        let lines = [event("ADDED", "a", 1), event("DELETED", "a", 2)];
+        let expected = [&*lines[0], &*lines[0], &*lines[1], &*lines[1]].concat();
+        assert_eq!(twice(lines.into_iter().map(Bytes::from)), expected);
     }
 
     #[test]
