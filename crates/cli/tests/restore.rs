@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::runtime::wait::{Condition, await_condition, conditions};
 use kube::{Api, Client};
 use serde_json::json;
 use testkit::Tally;
@@ -27,15 +28,9 @@ fn job(name: &str, script: &str) -> Job {
     .expect("a Job")
 }
 
-async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
-    let begin = Instant::now();
-    loop {
-        if let Some(found) = look().await {
-            return found;
-        }
-        assert!(begin.elapsed() < PATIENCE, "{what} did not happen");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+async fn until(jobs: &Api<Job>, name: &str, condition: impl Condition<Job>) {
+    let seen = tokio::time::timeout(PATIENCE, await_condition(jobs.clone(), name, condition)).await;
+    seen.expect("the Job goes on").expect("the Job can be watched");
 }
 
 async fn create(client: &Client, job: &Job) -> Api<Job> {
@@ -45,12 +40,8 @@ async fn create(client: &Client, job: &Job) -> Api<Job> {
 }
 
 async fn completed(jobs: &Api<Job>, name: &str) -> Job {
-    until("the end of the Job", async || {
-        let job = jobs.get(name).await.ok()?;
-        let conditions = job.status.as_ref()?.conditions.as_ref()?;
-        conditions.iter().any(|it| it.type_ == "Complete" && it.status == "True").then_some(job)
-    })
-    .await
+    until(jobs, name, conditions::is_job_completed()).await;
+    jobs.get(name).await.expect("the Job")
 }
 
 /// Everything, with its modes and whatever is no ordinary file.
@@ -72,8 +63,9 @@ async fn an_older_copy_of_the_data_is_taken_up_where_it_was_made() {
     let before = completed(&jobs, "before").await;
     let waits = format!("until [ -e {} ]; do sleep 0.05; done", gate.display());
     create(&client, &job("across", &waits)).await;
-    let ready = async || jobs.get("across").await.ok()?.status?.ready.filter(|ready| *ready == 1);
-    until("the start of the pod", ready).await;
+    let runs =
+        |job: Option<&Job>| job.is_some_and(|job| job.status.as_ref().and_then(|status| status.ready) == Some(1));
+    until(&jobs, "across", runs).await;
     assert!(server.stop(PATIENCE).unwrap().success());
     copy(&data, &backup);
 
