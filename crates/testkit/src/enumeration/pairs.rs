@@ -15,7 +15,7 @@ use super::{
     run::{Baseline, Outcome},
 };
 
-/// What pairs are made of: the faults that do most harm, at least one of each class.
+/// What pairs are made of: the faults that do most harm, at least one of each class but P-9 and P-13 (see below).
 ///
 /// They strike no calls that tell of Events. What becomes of those changes nothing else, as each single fault there shows.
 ///
