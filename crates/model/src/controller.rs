@@ -188,7 +188,8 @@ impl Replay<'_> {
         let slot = self.slot(pod);
         match self.call(Call::MarkSurplus(slot))? {
             Answer::Done => {}
-            answer => return Ok(patch_outcome(answer)),
+            Answer::Gone => return Ok(CallOutcome::Gone),
+            _ => return Ok(CallOutcome::MarkFailed(String::new())),
         }
         match outcome(self.call(Call::Delete { slot, surplus: true })?) {
             CallOutcome::Done => {}
@@ -197,7 +198,7 @@ impl Replay<'_> {
         Ok(match self.call(Call::ReleaseSurplus(slot))? {
             Answer::Done | Answer::Gone => CallOutcome::Done,
             Answer::HadEnded => CallOutcome::HadEnded,
-            answer => patch_outcome(answer),
+            _ => CallOutcome::ReleaseFailed(String::new()),
         })
     }
 
@@ -221,13 +222,6 @@ fn outcome(answer: Answer) -> CallOutcome {
         Answer::NameTaken => CallOutcome::NameTaken,
         Answer::Unanswered => CallOutcome::Unanswered(String::new()),
         Answer::Refused | Answer::Conflict => CallOutcome::Failed(String::new()),
-    }
-}
-
-fn patch_outcome(answer: Answer) -> CallOutcome {
-    match answer {
-        Answer::Gone => CallOutcome::Gone,
-        _ => CallOutcome::PatchFailed(String::new()),
     }
 }
 

@@ -59,8 +59,10 @@ pub enum CallOutcome {
     Unanswered(String),
     /// The creation or DELETE was refused.
     Failed(String),
-    /// A patch before or after the DELETE was refused.
-    PatchFailed(String),
+    /// The patch before the DELETE of a surplus pod was refused: nothing has happened to it.
+    MarkFailed(String),
+    /// The patch after that DELETE was refused.
+    ReleaseFailed(String),
     /// There is nothing to ask the server for, and nobody is told but the log (JC-1205).
     Unsent(String),
     /// Not tried, because an earlier batch had failed.
@@ -89,9 +91,11 @@ impl CallOutcome {
     /// Why the call did not do what it should.
     pub fn error(&self) -> Option<&str> {
         match self {
-            Self::Unanswered(error) | Self::Failed(error) | Self::PatchFailed(error) | Self::Unsent(error) => {
-                Some(error)
-            }
+            Self::Unanswered(error)
+            | Self::Failed(error)
+            | Self::MarkFailed(error)
+            | Self::ReleaseFailed(error)
+            | Self::Unsent(error) => Some(error),
             Self::NameTaken => Some("the name is taken by a pod that is not the Job's"),
             Self::NamespaceTerminating if is(Mutation::C22) => Some("the namespace is being terminated"),
             Self::Done | Self::Gone | Self::HadEnded | Self::NamespaceTerminating | Self::Skipped => None,

@@ -120,6 +120,11 @@ impl Ledger {
         let ended_before = self.ended_with_finalizer(&uid);
         let mut noticed = Noticed::default();
         let home = self.home(&pod);
+        if let Some(Home::Job(job)) = &home
+            && self.tally(job).is_some_and(|tally| tally.is_past(&pod))
+        {
+            return noticed;
+        }
         let before = match &home {
             Some(home) => self.homes.insert(uid.clone(), home.clone()),
             None => self.homes.remove(&uid),
@@ -254,7 +259,7 @@ fn change(before: bool, after: bool) -> Option<Change> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::{CallOutcome, Plan, PodAction, Settings, Snapshot, plan};
+    use super::super::{CallOutcome, Census, Plan, PodAction, Settings, Snapshot, plan};
     use super::*;
 
     fn now() -> Timestamp {
@@ -304,6 +309,31 @@ mod tests {
         assert_eq!((active(&ledger, "j"), active(&ledger, "k")), (0, 1));
         assert_eq!(ledger.forget_pod(&Uid::new("p")).jobs, uids(&["k"]));
         assert_eq!(active(&ledger, "k"), 0);
+    }
+
+    /// P-9: the server has named the pods of a Job, and the watch still shows earlier ones.
+    #[test]
+    fn pods_of_the_past_do_not_come_back() {
+        let mut ledger = ledger(&["j"]);
+        let job = Uid::new("j");
+        let at = |version: u64, name: &str, labels: &str| PodView {
+            resource_version: version.to_string(),
+            ..pod(name, labels, Some(("Job", "j")), "Running")
+        };
+        ledger.observe_pod(at(12, "there", "j"), now());
+        let census = Census { at: 20, pods: [(Uid::new("there"), 15)].into() };
+        ledger.tally_mut(&job).unwrap().take_census(census);
+        assert_eq!(ledger.observe_pod(at(13, "gone", "j"), now()), Noticed::default());
+        ledger.observe_pod(at(15, "there", "j"), now());
+        assert_eq!(active(&ledger, "j"), 1);
+        ledger.observe_pod(at(16, "relabelled", "k"), now());
+        let known = ledger.tally(&job).unwrap().len();
+        assert_eq!(known, 2, "its labels do not match, so nobody asked for it");
+        ledger.observe_pod(at(21, "new", "j"), now());
+        assert_eq!(active(&ledger, "j"), 2);
+        ledger.tally_mut(&job).unwrap().cache_reached(20);
+        ledger.observe_pod(at(14, "other", "j"), now());
+        assert_eq!(active(&ledger, "j"), 3, "a list that came later is believed");
     }
 
     /// JC-101, JC-601: a reference from another namespace, or to another name, is none to the Job.

@@ -16,6 +16,7 @@
 
 mod action;
 mod backoff;
+mod census;
 mod conditions;
 mod events;
 mod failure_policy;
@@ -48,6 +49,7 @@ mod tests;
 
 pub use action::{CallOutcome, Creation, PodAction, PodRef, ReleaseOutcome};
 pub use backoff::remaining as backoff_remaining;
+pub use census::Census;
 pub use events::{COMPONENT, Event, EventKind};
 pub use failure_policy::PolicyAction;
 pub use invariants::{Broken, broken_by};

@@ -94,6 +94,18 @@ pub struct Adoption {
     pub version: Arc<str>,
 }
 
+impl Plan {
+    /// Whether it would be another one if pods were not as they are taken to be. What a finished Job lets go, and numbers of
+    /// live pods alone, are no harm.
+    pub fn goes_by_pods(&self) -> bool {
+        match self {
+            Self::Skip(_) | Self::Release(_) => false,
+            Self::Claim(_) => true,
+            Self::Act(act) => act.goes_by_pods(),
+        }
+    }
+}
+
 /// Decides what to do about a Job now.
 pub fn plan(snapshot: &Snapshot<'_>) -> Plan {
     let Snapshot { job, tally, settings, .. } = *snapshot;

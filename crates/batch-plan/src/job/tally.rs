@@ -16,6 +16,7 @@ use k8s_openapi::api::batch::v1::Job;
 use super::Uid;
 use super::action::{CallOutcome, PodAction, PodRef, ReleaseOutcome};
 use super::backoff::FailureHistory;
+use super::census::Census;
 use super::failure_policy::{PolicyAction, PolicyMatch};
 use super::in_flight::InFlight;
 use super::index_tally::IndexTally;
@@ -63,6 +64,8 @@ pub struct Tally {
     pub(super) indexes: IndexTally,
     pub(super) history: FailureHistory,
     pub(super) in_flight: InFlight,
+    /// What the server has said of the pods, if the cache is older.
+    census: Option<Census>,
     /// The latest time that anything here was noted at.
     noted: Timestamp,
 }
@@ -91,6 +94,8 @@ pub(super) struct Entry {
     released: bool,
     pub(super) deleting: bool,
     surplus: bool,
+    /// We marked it as surplus, and the cache has not shown that yet.
+    marked: bool,
     matches: bool,
     pub(super) assigned: bool,
     pub(super) ready: bool,
@@ -158,6 +163,7 @@ impl Tally {
             indexes: IndexTally::default(),
             history: FailureHistory::default(),
             in_flight: InFlight::default(),
+            census: None,
             noted: Timestamp::MIN,
         }
     }
@@ -198,6 +204,22 @@ impl Tally {
             self.file(uid, self.standing(&self.pods[uid]), true);
             self.note_end(uid);
         }
+    }
+
+    /// The server has named all pods, and the cache shows none that is not among them. What it shows from now on of others
+    /// is of the past.
+    pub fn take_census(&mut self, census: Census) {
+        self.census = Some(census);
+    }
+
+    /// The cache has come so far.
+    pub fn cache_reached(&mut self, version: u64) {
+        self.census.take_if(|census| census.at <= version);
+    }
+
+    /// Whether a pod that the watch shows is gone. One whose labels do not match was not asked for.
+    pub(super) fn is_past(&self, pod: &PodView) -> bool {
+        self.census.as_ref().is_some_and(|census| census.is_past(pod)) && self.rules.keeps(&pod.labels)
     }
 
     /// A pod that the Job controls is new or has changed.
@@ -304,8 +326,10 @@ impl Tally {
             }
             PodAction::Remove(pods) => {
                 for (pod, outcome) in pods.iter().zip(outcomes) {
-                    if *outcome == CallOutcome::Done {
-                        self.note_removal(pod, now);
+                    match outcome {
+                        CallOutcome::Done => self.note_removal(pod, now),
+                        CallOutcome::Gone | CallOutcome::MarkFailed(_) => {}
+                        _ => self.note_mark(&pod.uid),
                     }
                 }
             }
@@ -342,6 +366,15 @@ impl Tally {
             self.in_flight.deleted(&pod.uid, now);
         }
         self.mark_released(&pod.uid);
+    }
+
+    /// It is marked, and perhaps let go already, whatever the cache shows: if that is older, it shows a pod that somebody
+    /// deleted, and that would count as failed (INV-1).
+    fn note_mark(&mut self, uid: &Uid) {
+        if let Some(mut entry) = self.take(uid) {
+            entry.marked = true;
+            self.put(uid.clone(), entry);
+        }
     }
 
     fn mark_released(&mut self, uid: &Uid) {
@@ -413,7 +446,7 @@ impl Tally {
         let fate = match entry.phase {
             _ if !entry.is_tracked() => None,
             Phase::Succeeded => Some(Fate::Succeeded),
-            _ if entry.surplus && entry.deleting && !is(Mutation::A17) => Some(Fate::Removed),
+            _ if entry.is_surplus() && entry.deleting && !is(Mutation::A17) => Some(Fate::Removed),
             Phase::Failed => Some(Fate::Failed),
             _ if entry.deleting && !rules.replace_only_failed => Some(Fate::Failed),
             _ => Some(Fate::Live),
@@ -437,7 +470,7 @@ impl Tally {
                 && rules.index_limit.is_some()
                 && (action == Some(PolicyAction::FailIndex) || (!ignored && over_limit)),
             fails_job: entry.phase == Phase::Failed && action == Some(PolicyAction::FailJob),
-            marked: active && entry.surplus,
+            marked: active && entry.is_surplus(),
         }
     }
 }
@@ -446,10 +479,12 @@ impl Tally {
 impl Tally {
     fn entry(&self, pod: &PodView, old: Option<Entry>, now: Timestamp) -> Entry {
         let found_ended = old.is_none() && pod.phase.is_terminal() && !pod.deleting;
-        let (released, recorded, name, finished) = match old {
-            Some(old) => (old.released, old.recorded, old.name, old.finished),
-            None => (false, false, pod.name.as_str().into(), now),
+        let (released, marked, recorded, name, finished) = match old {
+            Some(old) => (old.released, old.marked, old.recorded, old.name, old.finished),
+            None => (false, false, false, pod.name.as_str().into(), now),
         };
+        // The mark goes with the finalizer.
+        let marked = marked && pod.finalizer && !pod.surplus;
         let matched = self.rules.policy.as_ref().and_then(|policy| policy.judge(pod)).map(Box::new);
         Entry {
             name,
@@ -460,6 +495,7 @@ impl Tally {
             released: released && pod.finalizer,
             deleting: pod.deleting,
             surplus: pod.surplus,
+            marked,
             matches: self.rules.keeps(&pod.labels),
             assigned: pod.assigned,
             ready: pod.ready,
@@ -561,6 +597,10 @@ impl Standing {
 impl Entry {
     fn is_active(&self) -> bool {
         self.matches && !self.phase.is_terminal() && !self.deleting
+    }
+
+    fn is_surplus(&self) -> bool {
+        self.surplus || self.marked
     }
 
     fn is_tracked(&self) -> bool {

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 
 use batch_plan::job::{
-    Adoption, CallOutcome, Claims, Creation, PodAction, PodRef, PodStencil, PodView, ReleaseOutcome, Uid, patches,
+    Adoption, CallOutcome, Census, Claims, Creation, PodAction, PodRef, PodStencil, PodView, ReleaseOutcome, Uid,
+    patches,
 };
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream};
 use k8s_openapi::api::batch::v1::Job;
@@ -31,6 +32,14 @@ pub(super) enum ClaimError {
     Adopt { pod: String, reason: String },
     #[error("release pod `{pod}`")]
     Disown { pod: String, source: Error },
+}
+
+/// The pods of a Job as they are now.
+#[derive(Debug)]
+pub(super) enum Listed {
+    All(Census),
+    /// There are too many to ask for; in this version of the list.
+    TooMany(u64),
 }
 
 /// Talks to the API about pods.
@@ -90,15 +99,17 @@ impl PodCalls {
         outcomes.into_iter().try_fold(0, |newest, outcome| outcome.map(|version| newest.max(version)))
     }
 
-    /// The pods of a Job and their versions, as they are now. Nothing if there are too many to ask for.
-    pub(super) async fn list(&self, job: &Job) -> Result<Option<BTreeMap<Uid, u64>>, Error> {
+    /// The pods of a Job as they are now, if they fit into so many pages.
+    pub(super) async fn list(&self, job: &Job, pages_max: usize) -> Result<Listed, Error> {
         #[derive(Deserialize)]
-        struct List {
-            metadata: ListMetadata,
+        struct Page {
+            metadata: PageMetadata,
             items: Vec<PodView>,
         }
         #[derive(Deserialize)]
-        struct ListMetadata {
+        #[serde(rename_all = "camelCase")]
+        struct PageMetadata {
+            resource_version: String,
             #[serde(default, rename = "continue")]
             token: String,
         }
@@ -111,10 +122,18 @@ impl PodCalls {
             label_selector: labels.join(","),
             ..Source::all(Resource::PODS)
         };
-        let path = source.address(&[("limit", requests::PAGE_LIMIT)]);
-        let list: List = requests::get(&self.client, &path).await?;
         let version = |pod: PodView| (pod.uid, pod.resource_version.parse().unwrap_or(u64::MAX));
-        Ok(list.metadata.token.is_empty().then(|| list.items.into_iter().map(version).collect()))
+        let (mut pods, mut token, mut at) = (BTreeMap::new(), String::new(), 0);
+        for _ in 0..pages_max {
+            let path = source.address(&[("limit", requests::PAGE_LIMIT), ("continue", &token)]);
+            let Page { metadata, items } = requests::get(&self.client, &path).await?;
+            pods.extend(items.into_iter().map(version));
+            (token, at) = (metadata.token, metadata.resource_version.parse().unwrap_or(u64::MAX));
+            if token.is_empty() {
+                return Ok(Listed::All(Census { at, pods }));
+            }
+        }
+        Ok(Listed::TooMany(at))
     }
 
     /// JC-1009: batch after batch, until one has a failure.
@@ -211,7 +230,7 @@ async fn remove(client: &Client, namespace: &str, pod: &PodRef) -> CallOutcome {
     match patch(client, &path, &patches::mark_surplus(&pod.uid)).await {
         Ok(()) => {}
         Err(error) if was_gone(client, namespace, pod, &error).await => return CallOutcome::Gone,
-        Err(error) => return CallOutcome::PatchFailed(text_of(&error)),
+        Err(error) => return CallOutcome::MarkFailed(text_of(&error)),
     }
     match delete(client, namespace, pod).await {
         Ok(version) => release_surplus(client, namespace, pod, version).await,
@@ -233,16 +252,16 @@ async fn release_surplus(client: &Client, namespace: &str, pod: &PodRef, mut ver
             return CallOutcome::Done;
         }
         if !requests::is_conflict(&error) {
-            return CallOutcome::PatchFailed(text_of(&error));
+            return CallOutcome::ReleaseFailed(text_of(&error));
         }
         match pod_named(client, namespace, &pod.name).await {
             Ok(Some(found)) if found.uid == pod.uid && found.phase.is_terminal() => return CallOutcome::HadEnded,
             Ok(Some(found)) if found.uid == pod.uid => version = Some(found.resource_version),
             Ok(_) => return CallOutcome::Done,
-            Err(error) => return CallOutcome::PatchFailed(text_of(&error)),
+            Err(error) => return CallOutcome::ReleaseFailed(text_of(&error)),
         }
     }
-    CallOutcome::PatchFailed("the pod keeps changing".to_owned())
+    CallOutcome::ReleaseFailed("the pod keeps changing".to_owned())
 }
 
 /// The outcome for a pod that is only deleted.

@@ -2,24 +2,20 @@
 //!
 //! One lock protects all of it. It is held for single events and for planning, never across a call.
 
-use std::{
-    cmp::Ordering,
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
 
 use batch_plan::job::{
-    CallOutcome, Ledger, Plan, PodAction, PodRef, ReleaseOutcome, Settings, Snapshot, Uid, owns, plan,
+    CallOutcome, Census, Ledger, Plan, PodAction, PodRef, ReleaseOutcome, Settings, Snapshot, Uid, owns, plan,
 };
 use batch_types::job::is_finished;
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::{Job, JobStatus};
+use k8s_openapi::api::batch::v1::Job;
 use parking_lot::Mutex;
 use teeth::{Mutation, is};
 use tokio::time::Instant;
 
 use super::{
+    calls::Listed,
     metrics::JobMetrics,
     orphans::Orphan,
     pacing::{News, Pace, Prospect},
@@ -43,6 +39,9 @@ pub(super) struct State {
     pub(super) jobs: HashMap<Uid, Entry>,
     /// Whether the first list of Jobs is complete.
     pub(super) listed: bool,
+    /// The version of pods at some moment since this process began. A cache that has come as far shows whatever an earlier
+    /// process did to them.
+    present: Option<u64>,
 }
 
 /// What is remembered of a Job besides its pods.
@@ -53,7 +52,7 @@ pub(super) struct Entry {
     pace: Pace,
     /// Whether it may be newer than we were shown: an earlier process has worked on it, or an answer got lost.
     unconfirmed: bool,
-    /// Whether an earlier process may have worked on it, and nobody has asked since.
+    /// Whether an earlier process may have worked on it, so that the cache may not show its pods as they are.
     inherited: bool,
     /// The version that the cache of pods must have reached for the next plan (JC-411).
     pods_needed: u64,
@@ -104,6 +103,9 @@ pub(super) enum Beginning {
     Gone,
     /// It is not certain that the Job is as it was shown: ask for it, and tell the answer to [`Shared::confirm`].
     Unconfirmed(Arc<Job>),
+    /// The cache may not show yet what an earlier process did, and the plan goes by it: ask for the Job's pods, and tell
+    /// [`Shared::inherit`].
+    Inherited(Arc<Job>),
     /// The cache does not show our own writes yet (JC-412).
     Stale {
         read: u64,
@@ -126,7 +128,7 @@ impl Shared {
         jobs: WorkQueue<Uid>,
         orphans: WorkQueue<Orphan>,
     ) -> Self {
-        let state = State { ledger: Ledger::new(settings.gates), jobs: HashMap::new(), listed: false };
+        let state = State { ledger: Ledger::new(settings.gates), jobs: HashMap::new(), listed: false, present: None };
         let (state, metrics, started) = (Mutex::new(state), JobMetrics::new(metrics), environment.now());
         Self { settings, environment, metrics, jobs, orphans, state, started }
     }
@@ -134,7 +136,7 @@ impl Shared {
     /// Plans for a Job. `pods_read` is how far the cache of pods has come.
     pub(super) fn begin(&self, uid: &Uid, pods_read: u64) -> Beginning {
         let mut state = self.state.lock();
-        let State { ledger, jobs, .. } = &mut *state;
+        let State { ledger, jobs, present, .. } = &mut *state;
         let (Some(entry), Some(tally)) = (jobs.get_mut(uid), ledger.tally_mut(uid)) else { return Beginning::Gone };
         entry.pace.begin();
         if entry.unconfirmed && !is_finished(&entry.job) && owns(&entry.job, &self.settings) {
@@ -153,45 +155,61 @@ impl Shared {
         let settings = Settings { slow_start_batch: batch, ..self.settings.clone() };
         let now = self.environment.now();
         tally.tell_time(now);
+        tally.cache_reached(pods_read);
         let plan = plan(&Snapshot { job: &entry.job, tally, now, settings: &settings });
+        entry.inherited &= present.is_none_or(|present| present > pods_read);
+        if entry.inherited && plan.goes_by_pods() && !is(Mutation::H09) {
+            return Beginning::Inherited(entry.job.clone());
+        }
         Beginning::Planned(entry.job.clone(), plan)
     }
 
-    /// The server was asked for a Job that an earlier process may have known, or whose last write had no answer. What
-    /// another process did to pods came before the version of the Job that is current now; a cache of pods that has not
-    /// come that far would have them done again (REG-H09).
+    /// The server was asked for a Job that an earlier process may have known, or whose last write had no answer.
     pub(super) fn confirm(&self, uid: &Uid, mut fresh: Job) {
         fresh.metadata.managed_fields = None;
         let mut state = self.state.lock();
         let Some(entry) = state.jobs.get_mut(uid) else { return };
-        let version = version_of(&fresh);
         entry.unconfirmed = false;
-        let inherited = std::mem::take(&mut entry.inherited);
-        // A Job that no controller has written to has nothing behind it.
-        if inherited
-            && !is(Mutation::H09)
-            && fresh.status.as_ref().is_some_and(|status| *status != JobStatus::default())
-        {
-            entry.others_wrote = entry.others_wrote.max(version);
-        }
-        if version > version_of(&entry.job) {
+        if version_of(&fresh) > version_of(&entry.job) {
             entry.show(fresh);
             self.observe(&mut state, uid);
         }
     }
 
-    /// The server was asked for the pods of a Job that was overtaken in version `written`, and named them with their
-    /// versions. Few changes of pods concern one Job, so a cache that has seen these has seen enough, long before a
-    /// bookmark says that it has come further.
-    pub(super) fn pods_listed(&self, uid: &Uid, written: u64, pods: &BTreeMap<Uid, u64>) {
+    /// The server was asked for the pods of a Job that an earlier process may have known. A first list that is older than
+    /// what that process did would have it done again (REG-H09): pods counted that were counted, or made under names that
+    /// have become free since. The cache has to show what the server has said; then, and for all other Jobs as soon as it
+    /// has come as far, nothing of that process is left to come.
+    pub(super) fn inherit(&self, uid: &Uid, listed: Listed) {
+        let at = match &listed {
+            Listed::All(census) => census.at,
+            Listed::TooMany(at) => *at,
+        };
+        {
+            let mut state = self.state.lock();
+            state.present.get_or_insert(at);
+            let Some(entry) = state.jobs.get_mut(uid) else { return };
+            entry.inherited = false;
+            entry.others_wrote = entry.others_wrote.max(at);
+        }
+        if let Listed::All(census) = listed {
+            self.pods_listed(uid, at, census);
+        }
+    }
+
+    /// The server was asked for the pods of a Job that was overtaken in version `written`. Few changes of pods concern one
+    /// Job, so a cache that has seen these pods as they are has seen enough, long before a bookmark says that it has come
+    /// further.
+    pub(super) fn pods_listed(&self, uid: &Uid, written: u64, census: Census) {
         let mut state = self.state.lock();
         let State { ledger, jobs, .. } = &mut *state;
-        let (Some(entry), Some(tally)) = (jobs.get_mut(uid), ledger.tally(uid)) else { return };
+        let (Some(entry), Some(tally)) = (jobs.get_mut(uid), ledger.tally_mut(uid)) else { return };
         // What was written since then may have come after the list.
         let is_current = entry.others_wrote == written;
         // Nobody knows in which version one went that the cache still shows; the watch is about to tell.
-        if is_current && tally.uids().all(|pod| pods.contains_key(pod)) {
-            entry.others_wrote = pods.values().copied().max().unwrap_or(0).min(written);
+        if is_current && tally.uids().all(|pod| census.pods.contains_key(pod)) {
+            entry.others_wrote = census.newest().min(written);
+            tally.take_census(census);
         }
     }
 

@@ -19,13 +19,16 @@ use teeth::{Mutation, is};
 use tokio::time::Instant;
 
 use super::{
-    calls::{ClaimError, PodCalls, name_of, namespace_of, text_of},
+    calls::{ClaimError, Listed, PodCalls, name_of, namespace_of, text_of},
     shared::{Beginning, Shared, uid_of},
 };
 use crate::runtime::{EventType, ObjectRef, Progress, Recorder, Resource, alarms::CLOCK_CHECK, requests};
 
 /// So many status writes in a row that meet another writer are no accident.
 const CONFLICTS_SUSPICIOUS: u32 = 4;
+
+/// No Job has more pods than this many pages that are worth to be asked for; beyond, the watch is waited for.
+const INHERITED_PAGES_MAX: usize = 1_000;
 
 /// Syncs Jobs, whichever worker asks.
 pub(super) struct Syncer {
@@ -43,6 +46,8 @@ pub(super) enum SyncError {
     Stale { read: u64, written: u64 },
     #[error("read the job anew: {}", text_of(.0))]
     Confirm(Error),
+    #[error("list the pods of the job anew: {}", text_of(.0))]
+    Inherit(Error),
     #[error("the job is gone, or the server says so")]
     Gone,
     #[error(transparent)]
@@ -81,22 +86,25 @@ impl Syncer {
         if let Beginning::Unconfirmed(job) = &beginning {
             match self.confirm(uid, job).await {
                 Ok(()) => beginning = self.begin(uid),
-                Err(error) => {
-                    self.report(uid, job, &error);
-                    self.shared.end(uid, started.elapsed(), true);
-                    return Err(error);
-                }
+                Err(error) => return self.give_up(uid, job, started, error),
             }
         }
         if let Beginning::Overtaken { job, written, .. } = &beginning
-            && let Ok(Some(pods)) = self.pods.list(job).await
+            && let Ok(Listed::All(census)) = self.pods.list(job, 1).await
         {
-            self.shared.pods_listed(uid, *written, &pods);
+            self.shared.pods_listed(uid, *written, census);
+            beginning = self.begin(uid);
+        }
+        if let Beginning::Inherited(job) = &beginning {
+            match self.pods.list(job, INHERITED_PAGES_MAX).await {
+                Ok(listed) => self.shared.inherit(uid, listed),
+                Err(error) => return self.give_up(uid, job, started, SyncError::Inherit(error)),
+            }
             beginning = self.begin(uid);
         }
         let outcome = match beginning {
             Beginning::Gone => return Ok(()),
-            Beginning::Unconfirmed(_) => Err(SyncError::Gone),
+            Beginning::Unconfirmed(_) | Beginning::Inherited(_) => Err(SyncError::Gone),
             Beginning::Stale { read, written } | Beginning::Overtaken { read, written, .. } => {
                 self.shared.metrics.stale_pods();
                 Err(SyncError::Stale { read, written })
@@ -111,6 +119,13 @@ impl Syncer {
         };
         self.shared.end(uid, started.elapsed(), outcome.is_err());
         outcome
+    }
+
+    /// Not even the question could be asked that comes before a plan.
+    fn give_up(&self, uid: &Uid, job: &Job, started: Instant, error: SyncError) -> Result<(), SyncError> {
+        self.report(uid, job, &error);
+        self.shared.end(uid, started.elapsed(), true);
+        Err(error)
     }
 
     fn begin(&self, uid: &Uid) -> Beginning {

@@ -13,13 +13,17 @@ use std::{
     time::Duration,
 };
 
-use batch_plan::job::{CallOutcome, PodAction, PodRef};
+use batch_plan::job::{CallOutcome, Census, PodAction, PodRef};
 use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::Instant};
 
-use super::{calls::PodCalls, shared::Beginning, *};
+use super::{
+    calls::{Listed, PodCalls},
+    shared::Beginning,
+    *,
+};
 use crate::{
     runtime::{
         Change, ControllerContext,
@@ -692,16 +696,36 @@ struct Watches {
 impl Watches {
     /// A Job that was made while this process runs, and its only pod, which has failed and is tracked at version 11.
     fn new() -> Self {
+        let watches = Self::empty();
+        watches.shared.job_changed(Change::Synced);
+        watches.job(10, json!({"active": 1, "ready": 0}));
+        watches.pod(11, true);
+        watches
+    }
+
+    fn empty() -> Self {
         let metrics = crate::runtime::Metrics::new();
         let queue = |name| WorkQueue::new(name, RETRY, &metrics);
         let environment = crate::runtime::Environment::new(|| "2026-01-05T10:00:00Z".parse().unwrap(), || 0);
         let orphans = WorkQueue::new("orphans", RETRY, &metrics);
         let shared = Shared::new(Settings::default(), environment, &metrics, queue("jobs"), orphans);
-        let watches = Self { shared };
-        watches.shared.job_changed(Change::Synced);
-        watches.job(10, json!({"active": 1, "ready": 0}));
+        Self { shared }
+    }
+
+    /// The same of a Job that an earlier process may have known, and that was asked for.
+    fn inherited() -> Self {
+        let watches = Self::empty();
+        let status = json!({"active": 1, "ready": 0});
+        watches.job(10, status.clone());
         watches.pod(11, true);
+        watches.shared.job_changed(Change::Synced);
+        assert!(matches!(watches.begin(11), Beginning::Unconfirmed(_)));
+        watches.shared.confirm(&Uid::new("j"), Self::job_at(10, status));
         watches
+    }
+
+    fn begin(&self, pods_read: u64) -> Beginning {
+        self.shared.begin(&Uid::new("j"), pods_read)
     }
 
     fn job_at(version: u64, status: Value) -> Job {
@@ -732,7 +756,7 @@ impl Watches {
 
     /// The version that the next sync waits for, if it does not plan.
     fn waits_for(&self, pods_read: u64) -> Option<u64> {
-        match self.shared.begin(&Uid::new("j"), pods_read) {
+        match self.begin(pods_read) {
             Beginning::Planned(..) => None,
             Beginning::Overtaken { written, .. } => Some(written),
             other => panic!("{other:?}"),
@@ -742,7 +766,7 @@ impl Watches {
     /// The server answers a question asked for that version.
     fn listed(&self, written: u64, pods: &[(&str, u64)]) {
         let pods = pods.iter().map(|(uid, version)| (Uid::new(uid), *version)).collect();
-        self.shared.pods_listed(&Uid::new("j"), written, &pods);
+        self.shared.pods_listed(&Uid::new("j"), written, Census { at: written, pods });
     }
 }
 
@@ -782,4 +806,34 @@ fn neither_edits_nor_own_writes_hold_a_job_up() {
     watches.job(13, written.clone());
     watches.shared.wrote_job(&Uid::new("j"), Watches::job_at(13, written));
     assert_eq!(watches.waits_for(11), None, "the watch was faster than the answer");
+}
+
+/// P-9, REG-H09: before a process does anything about pods that an earlier one may have changed, it asks for them.
+#[test]
+fn an_inherited_pod_is_not_counted_before_the_cache_shows_it_as_it_is() {
+    let watches = Watches::inherited();
+    assert!(matches!(watches.begin(11), Beginning::Inherited(_)));
+    let census = Census { at: 14, pods: [(Uid::new("p"), 12)].into() };
+    watches.shared.inherit(&Uid::new("j"), Listed::All(census));
+    assert_eq!(watches.waits_for(11), Some(12), "the server has a newer state of it");
+    watches.pod(12, false);
+    assert_eq!(watches.waits_for(12), None);
+}
+
+/// One answer is enough for all Jobs once the cache has come as far.
+#[test]
+fn a_cache_that_shows_the_present_needs_no_further_questions() {
+    let watches = Watches::inherited();
+    watches.shared.inherit(&Uid::new("another"), Listed::TooMany(14));
+    assert!(matches!(watches.begin(13), Beginning::Inherited(_)));
+    assert_eq!(watches.waits_for(14), None);
+}
+
+/// Nobody knows the pods of a Job that has too many, so the cache has to come as far as the question.
+#[test]
+fn a_job_with_too_many_pods_to_ask_for_waits_for_the_watch() {
+    let watches = Watches::inherited();
+    watches.shared.inherit(&Uid::new("j"), Listed::TooMany(14));
+    assert_eq!(watches.waits_for(13), Some(14));
+    assert_eq!(watches.waits_for(14), None);
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use super::shell::Controller;
+use super::text::Case;
 use super::world::{World, is_deleting};
 
 fn story(spec: Value, script: &str, expected: Expect) {
@@ -764,4 +765,17 @@ fn strays_are_adopted_and_pods_with_other_labels_are_let_go() {
         run all         active=1 ready=1 pods=1
         relabel 1       active=1 pods=2"#]],
     );
+}
+
+/// What is asked for before a process acts on what an earlier one may have done.
+#[test]
+fn plans_that_create_remove_or_count_go_by_pods() {
+    let goes_by_pods = |text: &str| plan(&Case::new(text, Settings::default()).snapshot()).goes_by_pods();
+    assert!(goes_by_pods("job parallelism=2 completions=2 | pods R"), "one is missing");
+    assert!(goes_by_pods("job parallelism=1 completions=2 | pods R R"), "one is too many");
+    assert!(goes_by_pods("job parallelism=1 completions=2 | pods R F"), "one has failed");
+    assert!(goes_by_pods("job parallelism=1 completions=1 backoffLimit=0 failed=1 | pods R"), "the Job fails");
+    assert!(!goes_by_pods("job parallelism=1 completions=2 | pods R"));
+    assert!(!goes_by_pods("job parallelism=1 completions=2 active=7 | pods R"), "a number is wrong");
+    assert!(!goes_by_pods("job Complete=True SuccessCriteriaMet=True completions=1 succeeded=1 | pods S"));
 }

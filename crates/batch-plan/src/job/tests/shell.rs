@@ -65,7 +65,7 @@ impl Controller {
         let pods: Vec<_> = tally.into_iter().flat_map(|tally| &tally.pods).collect();
         let adoptable = tally.map(|tally| &tally.adoptable);
         let text = format!("{:?} {pods:?} {adoptable:?}", self.job);
-        (version, text.replace("released: true", "released: false"))
+        (version, text.replace("released: true", "released: false").replace("marked: true", "marked: false"))
     }
 
     /// One sync. Says whether it went through; a crash makes the controller forget everything.
@@ -255,9 +255,10 @@ fn create(world: &mut World, stencil: &PodStencil, pod: &Creation) -> Result<Cal
 /// Marks, deletes, releases.
 fn remove(world: &mut World, pod: &PodRef) -> Result<CallOutcome, Crashed> {
     let mark = patches::mark_surplus(&pod.uid);
-    let marked = outcome(world.call(|world| world.patch_pod(&pod.name, &mark)))?;
-    if marked != CallOutcome::Done {
-        return Ok(marked);
+    match outcome(world.call(|world| world.patch_pod(&pod.name, &mark)))? {
+        CallOutcome::Done => {}
+        CallOutcome::Gone => return Ok(CallOutcome::Gone),
+        _ => return Ok(CallOutcome::MarkFailed("no".to_owned())),
     }
     let deleted = delete(world, pod)?;
     if deleted != CallOutcome::Done {

@@ -382,3 +382,32 @@ fn inv_1d_a_pod_that_no_longer_counts_is_let_go_only_while_it_is_live() {
     let ended = ReleaseOutcome { failed: [(record.let_go[0].uid.clone(), "it has ended".to_owned())].into() };
     assert!(!record.close(&ended).finished);
 }
+
+/// INV-1: somebody deleted a pod, and then it was marked as surplus and removed, but the answer to its release got lost. The
+/// cache shows the deletion first, which alone would count as a failure.
+#[test]
+fn a_pod_that_was_marked_as_surplus_does_not_fail_by_an_older_deletion() {
+    let removed = |outcome: CallOutcome| {
+        let mut case = Case::new("job suspend parallelism=1 completions=2 | pods a:R", Settings::default());
+        let Plan::Act(act) = plan(&case.snapshot()) else { panic!("the Job is not finished") };
+        assert!(matches!(&act.action, PodAction::Remove(pods) if pods.len() == 1));
+        case.tally.note_action(&act.action, &[outcome], now());
+        case.observe("a:R!");
+        case
+    };
+    let counts = |case: &Case| {
+        let Plan::Act(act) = plan(&case.snapshot()) else { panic!("the Job is not finished") };
+        let status = act.record(&[]).status.and_then(|status| status.uncounted_terminated_pods);
+        status.and_then(|uncounted| uncounted.failed).is_some_and(|failed| !failed.is_empty())
+    };
+    let lost = || "lost".to_owned();
+    for after_the_mark in [CallOutcome::ReleaseFailed(lost()), CallOutcome::Unanswered(lost()), CallOutcome::HadEnded] {
+        let mut case = removed(after_the_mark);
+        assert!(!counts(&case));
+        case.observe("a:R!+");
+        assert!(!counts(&case), "the cache shows the mark");
+        case.observe("a:R!-");
+        assert!(!counts(&case), "and that it was released");
+    }
+    assert!(counts(&removed(CallOutcome::MarkFailed(lost()))), "nobody has marked it");
+}
