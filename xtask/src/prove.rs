@@ -42,8 +42,8 @@ const PROOFS: [Proof; 4] = [
         program: "enumerate",
         arguments: [
             &["--pairs", "--known-one-in", "500"],
-            &["--pairs", "--known-one-in", "500", "--pairs-calls-max", "40"],
-            &["--pairs", "--known-one-in", "50", "--pairs-calls-max", "40"],
+            &["--pairs", "--all-forms", "--known-one-in", "500", "--pairs-calls-max", "40"],
+            &["--pairs", "--all-forms", "--known-one-in", "50", "--pairs-calls-max", "40"],
         ],
     },
     Proof {

@@ -8,7 +8,8 @@ use std::{
 use anyhow::{Context, bail, ensure};
 use testkit::{
     enumeration::{
-        Answer, Asked, Baseline, Report, Scenario, Unit, baseline, parse_points, replay_line, run, scenarios, singles,
+        Answer, Asked, Baseline, Forms, Report, Scenario, Unit, baseline, parse_points, replay_line, run, scenarios,
+        singles,
     },
     faults::{Call, Fault, Point},
 };
@@ -122,11 +123,34 @@ fn run_together_by(arguments: &[&str], unit: &Unit) -> anyhow::Result<Vec<Report
     answers.into_iter().map(report).collect()
 }
 
+/// Pairs that have found something: a bug, or a judge that was wrong.
+#[test]
+fn pairs_that_once_broke_a_promise_keep_it() {
+    for (name, points) in [
+        // A pod of a name that was free again was made beside the one that the first list did not show.
+        ("elastic", "0:twice-pods-3000,15:past-all-3000-3"),
+        // The same when all pods were gone that the watch was still to show.
+        ("suspend-pending", "7:late-1,8:past-pods-3000-8"),
+        // A pod that was let go as surplus was counted by an older deletion.
+        ("suspend-terminating", "0:past-pods-3000-8,12:reply-lost"),
+        // A delay was cut short by a first list without the failed pod.
+        ("nonindexed", "1:past-all-3000-3,17:past-pods-3000-8"),
+        // An index that was counted was taken off by a smaller size, which was undone after the verdict.
+        ("elastic", "1:namesake,2:namesake"),
+        // A call that was refused was held to be the author of what another one wrote.
+        ("adoption-refused", "4:namesake,5:namesake"),
+    ] {
+        let (scenario, baseline) = named(name);
+        let outcome = run(&scenario, &parse_points(points).unwrap(), Some(&baseline));
+        assert!(outcome.violations.is_empty(), "{name} {points}: {:#?}", outcome.violations);
+    }
+}
+
 /// Faults, situations, everything stored, every call and every delay from the last fault on, and all moments after it.
 #[test]
 fn runs_that_part_from_one_another_are_as_if_run_alone() {
     let (scenario, baseline) = named("indexed");
-    let asked = Asked { moments: true, juncture: true };
+    let asked = Asked { moments: Some(Forms::All), juncture: true };
     for first in ["", "2:reply-lost", "1:held-pods-3000-3"].map(|points| parse_points(points).unwrap()) {
         let after = first.last().map_or(0, |(call, _)| call + 1);
         // Before the last calls, which may not come after the first fault.

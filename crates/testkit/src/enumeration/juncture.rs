@@ -11,7 +11,8 @@
 //! the report says how many of those went on in another way (one or two in a hundred, with other delays).
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashMap},
     hash::{DefaultHasher, Hash, Hasher},
 };
 
@@ -44,6 +45,10 @@ struct Change {
     key: String,
     /// Nothing if it was removed.
     object: Option<Vec<Token>>,
+    /// Its uid, which is a name.
+    uid: Option<usize>,
+    /// The uid of the owner of a pod that is over and that nobody holds.
+    over: Option<usize>,
 }
 
 /// A call.
@@ -76,6 +81,8 @@ impl Chronicle {
             by: record.by,
             key: record.key.clone(),
             object: object.as_ref().map(|object| names.tokens(object)),
+            uid: object.as_ref().and_then(|object| names.number(&object["metadata"]["uid"])),
+            over: object.as_ref().and_then(|object| names.owner_of_what_is_over(object)),
         });
         let calls = calls.iter().map(|call| {
             let mut what = vec![word(call.controller), word(&call.kind), word(&call.code.to_string())];
@@ -91,7 +98,7 @@ impl Chronicle {
         let now = self.calls.get(number)?;
         let mut telling = Telling::new(self.names, now.at);
         let (past, future) = self.changes.split_at(self.changes.partition_point(|change| change.revision <= now.seen));
-        stored(past).for_each(|object| telling.tokens(object));
+        stored(past, future).for_each(|object| telling.tokens(object));
         self.in_wait(points, number).for_each(|what| what.hash(&mut telling.state));
         let mut future = future.iter().peekable();
         // Nothing depends on what the world was told.
@@ -112,8 +119,8 @@ impl Chronicle {
         points.iter().filter(move |(at, _)| *at < number).filter_map(move |(at, fault)| {
             let ago = self.calls[*at..number].iter().filter(|deed| !deed.is_event).count();
             match fault {
-                // Watches lag from there on to the end.
-                Fault::Lag(_) => Some((*fault, 0)),
+                // Watches lag from there on to the end; what lists have left out comes as late.
+                Fault::Lag(_) | Fault::Past(_) => Some((*fault, 0)),
                 Fault::Late(calls) if ago <= usize::from(*calls) => Some((*fault, ago)),
                 Fault::LateAfterRestart if ago <= 1 => Some((*fault, ago)),
                 _ => None,
@@ -122,21 +129,31 @@ impl Chronicle {
     }
 }
 
-/// What is there after some changes, the oldest first.
-fn stored(changes: &[Change]) -> impl Iterator<Item = &[Token]> {
-    let mut objects: BTreeMap<u64, &[Token]> = BTreeMap::new();
+/// What is there after some changes, the oldest first, and matters.
+///
+/// A pod that is over, that nobody holds and whose owner is gone concerns nobody any more, unless it still changes: it is
+/// neither counted nor adopted, and the names of other Jobs' pods are others.
+fn stored<'a>(past: &'a [Change], future: &[Change]) -> impl Iterator<Item = &'a [Token]> {
+    let mut objects: BTreeMap<u64, &Change> = BTreeMap::new();
     let mut made: HashMap<&str, u64> = HashMap::new();
-    for Change { revision, key, object, .. } in changes {
-        match object {
-            Some(object) => {
-                objects.insert(*made.entry(key).or_insert(*revision), object);
+    for change in past {
+        match &change.object {
+            Some(_) => {
+                objects.insert(*made.entry(&change.key).or_insert(change.revision), change);
             }
             None => {
-                made.remove(&**key).map(|at| objects.remove(&at));
+                made.remove(&*change.key).map(|at| objects.remove(&at));
             }
         }
     }
-    objects.into_values()
+    let there: BTreeSet<usize> = objects.values().filter_map(|change| change.uid).collect();
+    let touched: BTreeSet<&str> = future.iter().map(|change| &*change.key).collect();
+    let touched: BTreeSet<u64> = made.iter().filter(|(key, _)| touched.contains(*key)).map(|(_, at)| *at).collect();
+    let concerns_nobody = move |at: &u64, change: &Change| {
+        change.over.is_some_and(|owner| !there.contains(&owner)) && !touched.contains(at)
+    };
+    let objects = objects.into_iter().filter(move |(at, change)| !concerns_nobody(at, change));
+    objects.filter_map(|(_, change)| change.object.as_deref())
 }
 
 /// Tells of a world from one moment on. Names become numbers, in the order in which they come up.
@@ -182,6 +199,8 @@ impl Telling {
 #[derive(Default)]
 struct Names {
     known: HashMap<String, usize>,
+    /// Texts that were read, once all names are known.
+    read: RefCell<HashMap<String, Token>>,
 }
 
 impl Names {
@@ -192,6 +211,21 @@ impl Names {
             let next = self.known.len();
             self.known.entry(name.as_str().unwrap_or_default().to_owned()).or_insert(next);
         }
+    }
+
+    fn number(&self, name: &Value) -> Option<usize> {
+        self.known.get(name.as_str()?).copied()
+    }
+
+    /// The controller of a pod that has ended and that no finalizer and no deletion concerns any more.
+    fn owner_of_what_is_over(&self, object: &Value) -> Option<usize> {
+        let metadata = &object["metadata"];
+        let held = metadata["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+        let ended = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let over = object["kind"] == "Pod" && ended && !held && metadata["deletionTimestamp"].is_null();
+        let owners = metadata["ownerReferences"].as_array().into_iter().flatten();
+        let mut owners = owners.filter(|owner| over && owner["controller"] == true);
+        owners.next().and_then(|owner| self.number(&owner["uid"]))
     }
 
     fn tokens(&self, object: &Value) -> Vec<Token> {
@@ -219,14 +253,24 @@ impl Names {
     }
 
     fn text(&self, text: &str, tokens: &mut Vec<Token>) {
+        // The same few come up again and again.
+        if let Some(token) = self.read.borrow().get(text) {
+            return tokens.push(*token);
+        }
+        let token = self.token(text);
+        self.read.borrow_mut().insert(text.to_owned(), token);
+        tokens.push(token);
+    }
+
+    fn token(&self, text: &str) -> Token {
         if let Some(name) = self.known.get(text) {
-            return tokens.push(Token::Name(*name));
+            return Token::Name(*name);
         }
         if text.parse::<Timestamp>().is_ok() {
-            return tokens.push(word("a time"));
+            return word("a time");
         }
         let within = self.known.keys().filter(|name| text.contains(*name));
-        tokens.push(word(&within.fold(text.to_owned(), |text, name| text.replace(name, "a name"))));
+        word(&within.fold(text.to_owned(), |text, name| text.replace(name, "a name")))
     }
 }
 

@@ -19,7 +19,7 @@ mod worker;
 
 pub use coverage::Coverage;
 pub use juncture::{Chronicle, Juncture};
-pub use pairs::{Moment, Pair, PairPlanner};
+pub use pairs::{Forms, Moment, Pair, PairPlanner};
 pub use parting::Manner;
 pub use plan::{Rotation, singles};
 pub use run::{Baseline, Outcome, baseline, baseline_of, run, run_within};

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::faults::{Call, Fault, How, Lag, Point, Watched};
+use crate::faults::{Call, Fault, How, Lag, Past, Point, Watched};
 
 use super::{
     juncture::Juncture,
@@ -15,18 +15,15 @@ use super::{
     run::{Baseline, Outcome},
 };
 
-/// What pairs are made of: the faults that do most harm, at least one of each class but P-9 and P-13 (see below).
+/// What pairs are made of: the faults that do most harm, some of each class.
 ///
 /// They strike no calls that tell of Events. What becomes of those changes nothing else, as each single fault there shows.
 ///
-/// A process that ends after a call stands for one that ends before the next. Caches lag in two ways: all of them, and
-/// then they list again (P-6, P-7); or one alone, and then everything comes twice (P-6, P-8).
-///
-/// Restarts on an older list (P-9) are tried alone. They are two faults in one, a crash and a list that lags; with a third, a
-/// process that crashed before the status told of its pods, and whose successor is shown neither them nor those whose
-/// names they avoided, has left nothing to go by.
-const HARMFUL: [Fault; 10] = [
+/// Caches lag in two ways: all of them, and then they list again (P-6, P-7); or one alone, and then everything comes twice
+/// (P-6, P-8). After a restart, the list of what a controller goes by most is as old as any (P-9).
+const HARMFUL: [Fault; 14] = [
     Fault::CrashAfter,
+    Fault::CrashBefore,
     Fault::Refused(409),
     Fault::Refused(500),
     Fault::ReplyLost,
@@ -34,27 +31,64 @@ const HARMFUL: [Fault; 10] = [
     Fault::Lag(Lag { what: Watched::All, how: How::Expired, patience_ms: 3_000 }),
     twice(Watched::Pods),
     twice(Watched::Jobs),
+    past(Watched::Pods),
+    past(Watched::Jobs),
+    Fault::Namesake,
     // Last, because more is excused after them: a moment that others lead to as well is tried after one of those.
     Fault::Late(1),
     Fault::LateAfterRestart,
 ];
 
+/// Those of which another one of the same class does as much.
+const FURTHER: [Fault; 3] = [Fault::CrashBefore, Fault::Refused(500), Fault::Late(1)];
+
 const fn twice(what: Watched) -> Fault {
     Fault::Lag(Lag { what, how: How::Twice, patience_ms: 3_000 })
 }
 
-/// Whether pairs begin with this at a call.
-fn comes_first(call: &Call, fault: &Fault) -> bool {
-    // Of the caches that lag alone, the one that says most.
-    let says_most = |what| Watched::of(call.controller).first() == Some(&what);
-    let spared = *fault == twice(Watched::Jobs) && !says_most(Watched::Jobs);
-    HARMFUL.contains(fault) && !spared && !call.is_event()
+const fn past(what: Watched) -> Fault {
+    Fault::Past(Past { what, back: 8, patience_ms: 3_000 })
 }
 
-/// Whether pairs end with this at a call. After a namesake (P-13) a scenario begins anew with it, and so would all single
-/// faults; so namesakes come second only.
-fn comes_second(call: &Call, fault: &Fault) -> bool {
-    comes_first(call, fault) || *fault == Fault::Namesake && !call.is_event()
+/// How many of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Forms {
+    OneOfEachClass,
+    All,
+}
+
+impl Forms {
+    /// Whether a fault at a call is part of pairs.
+    fn include(self, call: &Call, fault: &Fault) -> bool {
+        // Of what can be behind alone, that by which the controller goes most.
+        let goes_by = |what| Watched::of(call.controller).first() == Some(&what);
+        let alone = |what| [twice(what), past(what)].contains(fault);
+        let spared = [Watched::Pods, Watched::Jobs].into_iter().any(|what| alone(what) && !goes_by(what));
+        let further = self == Self::OneOfEachClass && FURTHER.contains(fault);
+        HARMFUL.contains(fault) && !spared && !further && !call.is_event()
+    }
+
+    /// Whether pairs begin with a fault.
+    pub fn begin(self, baseline: &Baseline, points: &[Point]) -> bool {
+        let [(number, fault)] = points else { return false };
+        baseline.calls.get(*number).is_some_and(|call| self.include(call, fault))
+    }
+
+    /// Where a second fault can strike in a run with one. Other runs have no part in this.
+    pub fn moments(self, baseline: &Baseline, points: &[Point], outcome: &Outcome) -> Vec<Moment> {
+        let [first] = points else { return Vec::new() };
+        if !self.begin(baseline, points) {
+            return Vec::new();
+        }
+        let chronicle = outcome.chronicle();
+        let later = outcome.calls.iter().enumerate().skip(first.0 + 1).filter(|(_, call)| !call.is_event());
+        let moment = |(call, made): (usize, &Call)| {
+            let able = |fault: &Fault| self.include(made, fault) && !(baseline.unknowable)(fault);
+            let seconds = faults_at(made).into_iter().filter(able).collect();
+            chronicle.juncture(call, points).map(|juncture| Moment { call, juncture, seconds })
+        };
+        later.filter_map(moment).collect()
+    }
 }
 
 /// Gathers the pairs of one scenario from its runs with one fault.
@@ -81,28 +115,6 @@ pub struct Pair {
 }
 
 impl PairPlanner {
-    /// Whether pairs begin with a fault.
-    pub fn begins(baseline: &Baseline, points: &[Point]) -> bool {
-        let [(number, fault)] = points else { return false };
-        baseline.calls.get(*number).is_some_and(|call| comes_first(call, fault))
-    }
-
-    /// Where a second fault can strike in a run with one. Other runs have no part in this.
-    pub fn moments(baseline: &Baseline, points: &[Point], outcome: &Outcome) -> Vec<Moment> {
-        let [first] = points else { return Vec::new() };
-        if !Self::begins(baseline, points) {
-            return Vec::new();
-        }
-        let chronicle = outcome.chronicle();
-        let later = outcome.calls.iter().enumerate().skip(first.0 + 1).filter(|(_, call)| !call.is_event());
-        let moment = |(call, made): (usize, &Call)| {
-            let able = |fault: &Fault| comes_second(made, fault) && !(baseline.unknowable)(fault);
-            let seconds = faults_at(made).into_iter().filter(able).collect();
-            chronicle.juncture(call, points).map(|juncture| Moment { call, juncture, seconds })
-        };
-        later.filter_map(moment).collect()
-    }
-
     /// Notes the moments of a run with one fault.
     pub fn add(&mut self, points: &[Point], moments: Vec<Moment>) {
         let [first] = points else { return };

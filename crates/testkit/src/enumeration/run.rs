@@ -52,6 +52,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// What was stored, revision by revision.
+    pub fn records(&self) -> &[Record] {
+        &self.records
+    }
+
     /// The run in a form in which its moments can be compared with those of others.
     pub fn chronicle(&self) -> Chronicle {
         Chronicle::of(&self.records, &self.calls)

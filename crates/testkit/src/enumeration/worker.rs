@@ -26,7 +26,7 @@ use crate::{
 use super::{
     coverage::Coverage,
     juncture::Juncture,
-    pairs::{Moment, PairPlanner},
+    pairs::{Forms, Moment},
     parting::{self, Manner, Parting, Road},
     run::{Baseline, Outcome, baseline, run_choosing},
     same::Parted,
@@ -48,8 +48,8 @@ pub struct Unit {
 /// What is to be told of a run, beside what is wrong with it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Asked {
-    /// Where a second fault can strike.
-    pub moments: bool,
+    /// Where a second fault can strike, and of which forms.
+    pub moments: Option<Forms>,
     /// How it went on from its last fault.
     pub juncture: bool,
 }
@@ -83,7 +83,7 @@ impl Report {
         Self {
             violations: outcome.violations.iter().map(named).collect(),
             coverage,
-            moments: if asked.moments { PairPlanner::moments(baseline, &points, outcome) } else { Vec::new() },
+            moments: asked.moments.map(|forms| forms.moments(baseline, &points, outcome)).unwrap_or_default(),
             juncture: points
                 .last()
                 .filter(|_| asked.juncture)

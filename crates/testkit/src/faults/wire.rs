@@ -537,7 +537,8 @@ impl Wire {
         let before = (self.shared.revision)();
         let response = self.shared.server.send(request).await?;
         let after = (self.shared.revision)();
-        if writes && after > before {
+        // What is refused has written nothing, whatever others did meanwhile.
+        if writes && after > before && response.status().is_success() {
             let at = self.shared.clock.now();
             let mut state = self.state();
             state.authored.extend((before + 1..=after).map(|revision| Authored { revision, by, at }));

@@ -184,14 +184,14 @@ impl Judge<'_> {
         // A failure that the controller may not have seen, or that a user's own deletion caused, delays nothing.
         let window = self.tolerance.window.max(Duration::from_millis(1));
         let seen = |pod: &PodRecord| !is_recent(pod.ended_at, Some(now), window);
-        let pods: Vec<_> =
-            self.ledger.pods_of(uid).filter(|(_, pod)| seen(pod) && alike(pod) && !pod.ever_surplus).collect();
+        let pods: Vec<_> = self.ledger.pods_of(uid).filter(|(_, pod)| alike(pod) && !pod.ever_surplus).collect();
         let end = |pod: &PodRecord| pod.last.finished_at();
+        // A success that it may have seen can have ended the delay.
         let success =
             pods.iter().filter(|(_, pod)| pod.ended == Some(Side::Succeeded)).filter_map(|(_, pod)| end(pod)).max();
         let failures: Vec<Timestamp> = pods
             .iter()
-            .filter(|(_, pod)| pod.ended == Some(Side::Failed))
+            .filter(|(_, pod)| pod.ended == Some(Side::Failed) && seen(pod))
             .filter_map(|(_, pod)| end(pod))
             .filter(|failed| success.is_none_or(|success| *failed > success))
             .collect();

@@ -265,6 +265,8 @@ impl Judge<'_> {
                 let ours = pod.by == "job" && pod.ever_tracked && pod.last.job() == Some(uid);
                 let settled = pod.listed.is_some()
                     || pod.counted.is_some()
+                    // Its index was; one that a smaller size has taken off since need not be on record again.
+                    || pod.recorded
                     || pod.last.index().is_some_and(|index| job.last.is_indexed() && completed.contains(&index));
                 let excluded = pod.ever_surplus
                     || job.last.policy_action(&pod.last) == Some("Ignore")

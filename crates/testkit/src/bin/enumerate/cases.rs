@@ -1,7 +1,7 @@
 //! What is run, and which of it together.
 
 use testkit::{
-    enumeration::{Asked, Unit},
+    enumeration::{Asked, Forms, Unit},
     faults::Point,
 };
 
@@ -36,7 +36,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn unit(&self, scenario: &str, moments: bool) -> Unit {
+    pub(crate) fn unit(&self, scenario: &str, moments: Option<Forms>) -> Unit {
         let first = self.cases.first().map(|case| case.first().to_vec()).unwrap_or_default();
         let branches = self.cases.iter().filter_map(|case| case.points.last().copied()).collect();
         let asked = Asked { moments, juncture: self.cases.iter().any(Case::is_compared) };
@@ -95,8 +95,8 @@ mod tests {
             case(0, &[(5, crash)], Kind::Model),
         ];
         let units = |cases: &[Case]| -> Vec<(usize, usize, Vec<usize>)> {
-            let calls = |batch: &Batch| batch.unit("a", false).branches.iter().map(|(call, _)| *call).collect();
-            let unit = |batch: Batch| (batch.scenario, batch.unit("a", false).first.len(), calls(&batch));
+            let calls = |batch: &Batch| batch.unit("a", None).branches.iter().map(|(call, _)| *call).collect();
+            let unit = |batch: Batch| (batch.scenario, batch.unit("a", None).first.len(), calls(&batch));
             batches(cases.to_vec()).into_iter().map(unit).collect()
         };
         let expected = [(0, 0, vec![5]), (0, 1, vec![3]), (0, 1, vec![5, 9]), (0, 1, vec![4]), (1, 1, vec![4])];

@@ -19,7 +19,8 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use testkit::{
     enumeration::{
-        self, Baseline, Juncture, Manner, PairPlanner, Report, Rotation, Scenario, Unit, parse_points, replay_line,
+        self, Baseline, Forms, Juncture, Manner, PairPlanner, Report, Rotation, Scenario, Unit, parse_points,
+        replay_line,
     },
     faults::Point,
 };
@@ -46,6 +47,9 @@ struct Arguments {
     /// Try pairs of faults too, after all single ones.
     #[arg(long)]
     pairs: bool,
+    /// Make pairs of all forms of faults that do harm, and not only of one of each class.
+    #[arg(long)]
+    all_forms: bool,
     /// In scenarios of up to so many calls.
     #[arg(long, default_value_t = 25)]
     pairs_calls_max: usize,
@@ -67,6 +71,9 @@ struct Arguments {
     /// Run one case: `12:crash-after,14:refused-409`.
     #[arg(long)]
     replay: Option<String>,
+    /// Show what was stored as well, revision by revision.
+    #[arg(long, requires = "replay")]
+    revisions: bool,
     /// How many processes, each with worlds of its own.
     #[arg(long, default_value_t = 2)]
     threads: usize,
@@ -88,6 +95,10 @@ struct Arguments {
 }
 
 impl Arguments {
+    fn forms(&self) -> Forms {
+        if self.all_forms { Forms::All } else { Forms::OneOfEachClass }
+    }
+
     fn manner(&self) -> Manner {
         #[cfg(target_arch = "x86_64")]
         if !self.fork {
@@ -111,13 +122,13 @@ fn main() -> anyhow::Result<ExitCode> {
         bail!("no scenario has such a name");
     }
     if let Some(points) = &arguments.replay {
-        return replay(&scenarios, points);
+        return replay(&scenarios, points, arguments.revisions);
     }
     Enumeration::new(&arguments, scenarios).run()
 }
 
 /// Runs one case and tells everything about it.
-fn replay(scenarios: &[Scenario], points: &str) -> anyhow::Result<ExitCode> {
+fn replay(scenarios: &[Scenario], points: &str, revisions: bool) -> anyhow::Result<ExitCode> {
     let scenario = scenarios.first().context("no scenario")?;
     let points = parse_points(points).map_err(anyhow::Error::msg)?;
     let baseline = enumeration::baseline(scenario).ok();
@@ -128,6 +139,13 @@ fn replay(scenarios: &[Scenario], points: &str) -> anyhow::Result<ExitCode> {
             "{number:>4} {} life {} {:<8} {:<18} {} {} @{}{fault}",
             call.at, call.life, call.controller, call.kind, call.path, call.code, call.revision
         );
+    }
+    if revisions {
+        for record in outcome.records() {
+            let value = record.value.as_deref().map_or("gone".into(), String::from_utf8_lossy);
+            let at = record.at.map(|at| at.to_string()).unwrap_or_default();
+            println!("@{} {at} {:<8} {} {value}", record.revision, record.by, record.key);
+        }
     }
     println!("{}", outcome.ends);
     println!("{} revisions, {} s of virtual time", outcome.revisions, outcome.virtual_ms / 1000);
@@ -202,7 +220,8 @@ impl<'a> Enumeration<'a> {
     fn singles(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         for (scenario, (_, baseline)) in self.scenarios.iter().enumerate() {
-            let begins_pairs = |points: &[Point]| self.has_pairs(scenario) && PairPlanner::begins(baseline, points);
+            let forms = self.paired(scenario);
+            let begins_pairs = |points: &[Point]| forms.is_some_and(|forms| forms.begin(baseline, points));
             for (number, points) in enumeration::singles(baseline).into_iter().enumerate() {
                 if self.rotation.includes_single(number, &points) || begins_pairs(&points) {
                     cases.push(Case { scenario, points, kind: Kind::Single });
@@ -274,13 +293,14 @@ impl<'a> Enumeration<'a> {
         Ok(batches.into_inner().is_ok_and(|mut batches| batches.next().is_none()))
     }
 
-    /// Whether a scenario is short enough.
-    fn has_pairs(&self, scenario: usize) -> bool {
-        self.arguments.pairs && self.scenarios[scenario].1.calls.len() <= self.arguments.pairs_calls_max
+    /// What pairs of a scenario are made of, if it is short enough.
+    fn paired(&self, scenario: usize) -> Option<Forms> {
+        let is_short = self.scenarios[scenario].1.calls.len() <= self.arguments.pairs_calls_max;
+        (self.arguments.pairs && is_short).then(|| self.arguments.forms())
     }
 
     fn unit(&self, batch: &Batch) -> Unit {
-        batch.unit(self.scenarios[batch.scenario].0.name, self.has_pairs(batch.scenario))
+        batch.unit(self.scenarios[batch.scenario].0.name, self.paired(batch.scenario))
     }
 
     fn note(&mut self, batch: &Batch, reports: Vec<Report>) -> anyhow::Result<()> {

@@ -338,3 +338,41 @@ fn inv_6_every_pod_is_accounted_for() {
     keeps(and(index(), vec![recorded, ("job", START, "Pod", free()), ("world", START, "Pod p", Value::Null)]));
     breaks("INV-6", and(index(), vec![("job", START, "Pod", free())]));
 }
+
+/// An index that was counted, and that a smaller size has taken off, need not be on record again: the verdict came first.
+#[test]
+fn inv_1_what_was_counted_by_its_index_stays_counted() {
+    let sized = |size: u32, status: Value| {
+        job(json!({"completionMode": "Indexed", "completions": size, "parallelism": size}), status)
+    };
+    let met = || json!([condition("SuccessCriteriaMet", "CompletionsReached")]);
+    let over =
+        || json!([condition("SuccessCriteriaMet", "CompletionsReached"), condition("Complete", "CompletionsReached")]);
+    let free = |name: &str, index| with(of_index(name, "Succeeded", index), "/metadata/finalizers", json!([]));
+    let history = |recorded: bool| {
+        let first = json!({"succeeded": 1, "completedIndexes": "1", "startTime": at(0)});
+        let one = |conditions: Value| json!({"succeeded": 1, "completedIndexes": "0", "startTime": at(0), "conditions": conditions});
+        let mut steps = vec![
+            ("world", START, "Job", sized(2, json!({"startTime": at(0)}))),
+            ("job", START, "Pod", of_index("p", "Succeeded", 1)),
+        ];
+        if recorded {
+            steps.extend([("job", START, "Job", sized(2, first)), ("job", START, "Pod", free("p", 1))]);
+        }
+        steps.extend([
+            ("world", START, "Job", sized(1, json!({"startTime": at(0)}))),
+            ("job", START, "Pod", of_index("q", "Succeeded", 0)),
+            ("job", START, "Job", sized(1, one(met()))),
+            ("job", START, "Pod", free("q", 0)),
+            ("world", START, "Job", sized(2, one(met()))),
+            ("job", START, "Job", sized(2, one(over()))),
+        ]);
+        judged(&steps)
+    };
+    let uncounted = |recorded| {
+        let findings = history(recorded);
+        findings.violations.into_iter().any(|violation| violation.what.contains("without counting"))
+    };
+    assert!(!uncounted(true));
+    assert!(uncounted(false));
+}

@@ -109,6 +109,12 @@ fn inv_21_no_creation_while_forbidden() {
     };
     breaks("INV-21", and(begun(), vec![failed(0), made_at(5)]));
     keeps(and(begun(), vec![failed(0), made_at(10)]));
+    // A success ends the delay, also one that is so young that nobody need know of it.
+    let succeeded = |seconds| {
+        let end = json!([{"name": "main", "state": {"terminated": {"exitCode": 0, "finishedAt": at(seconds)}}}]);
+        ("world", START + seconds, "Pod", with(pod("p", "Succeeded"), "/status/containerStatuses", end))
+    };
+    keeps(and(begun(), vec![failed(0), succeeded(4), made_at(5)]));
     // Where indexes have limits of their own, so they have delays (JC-1107).
     let made = |index: u32, seconds| {
         let per_index = json!({"completionMode": "Indexed", "backoffLimitPerIndex": 3});
