@@ -26,7 +26,9 @@ pub(crate) async fn judge(changes: &[Change], notes: Notes, scenario: &Scenario,
         2..60 => "controllers up to a minute behind",
         _ => "controllers more than a minute behind",
     });
-    let tolerance = Tolerance { window: WINDOW + lag, ..Tolerance::default() };
+    let replacement_policy =
+        !faults.iter().any(|fault| matches!(fault, Fault::Gates { replacement_policy: false, .. }));
+    let tolerance = Tolerance { window: WINDOW + lag, replacement_policy, ..Tolerance::default() };
     let unfenced = Unfenced::of(changes, &notes);
     let history = history(changes, notes).await;
     let findings = oracle::judge(&history, tolerance);

@@ -120,6 +120,7 @@ impl Ledger {
         let ended_before = self.ended_with_finalizer(&uid);
         let mut noticed = Noticed::default();
         let home = self.home(&pod);
+        // The watch is behind, and is about to tell that it is gone.
         if let Some(Home::Job(job)) = &home
             && self.tally(job).is_some_and(|tally| tally.is_past(&pod))
         {

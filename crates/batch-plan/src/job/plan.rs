@@ -95,14 +95,9 @@ pub struct Adoption {
 }
 
 impl Plan {
-    /// Whether it would be another one if pods were not as they are taken to be. What a finished Job lets go, and numbers of
-    /// live pods alone, are no harm.
-    pub fn goes_by_pods(&self) -> bool {
-        match self {
-            Self::Skip(_) | Self::Release(_) => false,
-            Self::Claim(_) => true,
-            Self::Act(act) => act.goes_by_pods(),
-        }
+    /// Whether it makes pods.
+    pub fn creates(&self) -> bool {
+        matches!(self, Self::Act(act) if matches!(&act.action, PodAction::Create { pods, .. } if !pods.is_empty()))
     }
 }
 

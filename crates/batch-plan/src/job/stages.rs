@@ -129,12 +129,6 @@ struct Closing {
 }
 
 impl Act {
-    /// Whether pods are made, removed, put on record or counted, or the Job ends.
-    pub(super) fn goes_by_pods(&self) -> bool {
-        let Context { settled, going_on, ending, .. } = &self.context;
-        self.action != PodAction::None || !settled.is_empty() || *going_on != Round::default() || ending.is_some()
-    }
-
     /// The calls of the action have been made; `outcomes` are in the order of its pods.
     pub fn record(self, outcomes: &[CallOutcome]) -> Record {
         let Self { action, mut context, .. } = self;

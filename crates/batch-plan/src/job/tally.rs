@@ -22,6 +22,8 @@ use super::in_flight::InFlight;
 use super::index_tally::IndexTally;
 use super::pod_view::{FailureCounts, Phase, PodView};
 use super::rules::Rules;
+use super::stages::Act;
+use super::verdict::Decision;
 use teeth::{Mutation, is};
 
 /// All pods that a Job controls, plus what we did to them that the cache does not show yet.
@@ -66,6 +68,8 @@ pub struct Tally {
     pub(super) in_flight: InFlight,
     /// What the server has said of the pods, if the cache is older.
     census: Option<Census>,
+    /// Why the Job fails, if pods were ended for that, and which generation of its spec it was about.
+    verdict: Option<(Option<i64>, Decision)>,
     /// The latest time that anything here was noted at.
     noted: Timestamp,
 }
@@ -164,6 +168,7 @@ impl Tally {
             history: FailureHistory::default(),
             in_flight: InFlight::default(),
             census: None,
+            verdict: None,
             noted: Timestamp::MIN,
         }
     }
@@ -336,6 +341,15 @@ impl Tally {
         }
     }
 
+    /// Pods are about to be ended because the Job fails. Until its status says so, it fails for this reason and no other: the
+    /// pods count as failed by their end, and what they did counts no more, so that another look could find more failures
+    /// than may be, or no reason at all (INV-10, INV-23). Upstream looks again. A spec that has changed is looked at anew.
+    pub fn note_verdict(&mut self, job: &Job, act: &Act) {
+        if let (PodAction::End(_), Some(decision)) = (&act.action, &act.context.decision) {
+            self.verdict = Some((job.metadata.generation, decision.clone()));
+        }
+    }
+
     /// Tracking finalizers have been removed, except from the pods where that failed (JC-407).
     pub fn note_release(&mut self, pods: &[PodRef], outcome: &ReleaseOutcome) {
         for pod in pods.iter().filter(|pod| !outcome.failed.contains_key(&pod.uid)) {
@@ -389,6 +403,12 @@ impl Tally {
 impl Tally {
     pub(super) fn pod_ref(&self, uid: &Uid) -> PodRef {
         PodRef { name: self.pods[uid].name.clone(), uid: uid.clone() }
+    }
+
+    /// The verdict for which pods were ended already.
+    pub(super) fn verdict(&self, job: &Job) -> Option<&Decision> {
+        let (generation, decision) = self.verdict.as_ref()?;
+        (*generation == job.metadata.generation).then_some(decision)
     }
 
     /// Whether the pod still has to be released.

@@ -93,6 +93,9 @@ pub(crate) fn decide(
     if let Some(target) = Decision::recorded(status, Ended::Failed, condition::FAILURE_TARGET) {
         return Some(target);
     }
+    if let Some(verdict) = tally.verdict(job) {
+        return Some(verdict.clone());
+    }
     if let Some(message) = fail_job_message(job, tally) {
         return Some(Decision::new(Ended::Failed, reason::POD_FAILURE_POLICY, message, Interim::New));
     }

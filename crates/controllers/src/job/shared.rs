@@ -5,11 +5,11 @@
 use std::{cmp::Ordering, collections::HashMap, sync::Arc, time::Duration};
 
 use batch_plan::job::{
-    CallOutcome, Census, Ledger, Plan, PodAction, PodRef, ReleaseOutcome, Settings, Snapshot, Uid, owns, plan,
+    Act, CallOutcome, Census, Ledger, Plan, PodAction, PodRef, ReleaseOutcome, Settings, Snapshot, Uid, owns, plan,
 };
 use batch_types::job::is_finished;
 use jiff::Timestamp;
-use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::batch::v1::{Job, JobStatus};
 use parking_lot::Mutex;
 use teeth::{Mutation, is};
 use tokio::time::Instant;
@@ -52,8 +52,10 @@ pub(super) struct Entry {
     pace: Pace,
     /// Whether it may be newer than we were shown: an earlier process has worked on it, or an answer got lost.
     unconfirmed: bool,
-    /// Whether an earlier process may have worked on it, so that the cache may not show its pods as they are.
+    /// Whether an earlier process may have worked on it, and nobody has asked since.
     inherited: bool,
+    /// Whether an earlier process may have made pods of it that the cache does not show.
+    may_miss_pods: bool,
     /// The version that the cache of pods must have reached for the next plan (JC-411).
     pods_needed: u64,
     /// The version of the Job in which somebody else's status was seen. What they did to pods came before it.
@@ -76,6 +78,7 @@ impl Entry {
             pace: Pace::default(),
             unconfirmed,
             inherited: unconfirmed,
+            may_miss_pods: unconfirmed,
             pods_needed: 0,
             others_wrote: 0,
             created: 0,
@@ -103,7 +106,7 @@ pub(super) enum Beginning {
     Gone,
     /// It is not certain that the Job is as it was shown: ask for it, and tell the answer to [`Shared::confirm`].
     Unconfirmed(Arc<Job>),
-    /// The cache may not show yet what an earlier process did, and the plan goes by it: ask for the Job's pods, and tell
+    /// The plan is to create pods, and an earlier process may have done so: ask for the Job's pods, and tell
     /// [`Shared::inherit`].
     Inherited(Arc<Job>),
     /// The cache does not show our own writes yet (JC-412).
@@ -157,29 +160,40 @@ impl Shared {
         tally.tell_time(now);
         tally.cache_reached(pods_read);
         let plan = plan(&Snapshot { job: &entry.job, tally, now, settings: &settings });
-        entry.inherited &= present.is_none_or(|present| present > pods_read);
-        if entry.inherited && plan.goes_by_pods() && !is(Mutation::H09) {
+        entry.may_miss_pods &= present.is_none_or(|present| present > pods_read);
+        if entry.may_miss_pods && plan.creates() {
             return Beginning::Inherited(entry.job.clone());
         }
         Beginning::Planned(entry.job.clone(), plan)
     }
 
-    /// The server was asked for a Job that an earlier process may have known, or whose last write had no answer.
+    /// The server was asked for a Job that an earlier process may have known, or whose last write had no answer. What
+    /// another process did to pods came before the version of the Job that is current now; a cache of pods that has not
+    /// come that far would have them done again (REG-H09).
     pub(super) fn confirm(&self, uid: &Uid, mut fresh: Job) {
         fresh.metadata.managed_fields = None;
         let mut state = self.state.lock();
         let Some(entry) = state.jobs.get_mut(uid) else { return };
+        let version = version_of(&fresh);
         entry.unconfirmed = false;
-        if version_of(&fresh) > version_of(&entry.job) {
+        let inherited = std::mem::take(&mut entry.inherited);
+        // A Job that no controller has written to has nothing behind it.
+        if inherited
+            && !is(Mutation::H09)
+            && fresh.status.as_ref().is_some_and(|status| *status != JobStatus::default())
+        {
+            entry.others_wrote = entry.others_wrote.max(version);
+        }
+        if version > version_of(&entry.job) {
             entry.show(fresh);
             self.observe(&mut state, uid);
         }
     }
 
-    /// The server was asked for the pods of a Job that an earlier process may have known. A first list that is older than
-    /// what that process did would have it done again (REG-H09): pods counted that were counted, or made under names that
-    /// have become free since. The cache has to show what the server has said; then, and for all other Jobs as soon as it
-    /// has come as far, nothing of that process is left to come.
+    /// The server was asked for the pods of a Job that an earlier process may have known, because some are missing. That
+    /// process may have made them and died before it said so; and a first list that is older shows neither them nor those
+    /// whose names they avoided (INV-17, P-9). The cache has to show what the server has said; then, and for all other Jobs
+    /// as soon as it has come as far, nothing of that process is left to come.
     pub(super) fn inherit(&self, uid: &Uid, listed: Listed) {
         let at = match &listed {
             Listed::All(census) => census.at,
@@ -189,7 +203,7 @@ impl Shared {
             let mut state = self.state.lock();
             state.present.get_or_insert(at);
             let Some(entry) = state.jobs.get_mut(uid) else { return };
-            entry.inherited = false;
+            entry.may_miss_pods = false;
             entry.others_wrote = entry.others_wrote.max(at);
         }
         if let Listed::All(census) = listed {
@@ -309,6 +323,12 @@ impl Shared {
     pub(super) fn wrote_pods(&self, uid: &Uid, version: u64) {
         if let Some(entry) = self.state.lock().jobs.get_mut(uid) {
             entry.pods_needed = entry.pods_needed.max(version);
+        }
+    }
+
+    pub(super) fn note_verdict(&self, uid: &Uid, job: &Job, act: &Act) {
+        if let Some(tally) = self.state.lock().ledger.tally_mut(uid) {
+            tally.note_verdict(job, act);
         }
     }
 

@@ -209,6 +209,7 @@ impl Syncer {
     /// The three steps of a sync. The answer is when to look again, whatever happens until then.
     async fn act(&self, uid: &Uid, job: &Arc<Job>, act: Box<Act>) -> Result<Option<Duration>, SyncError> {
         let creates = act.label == SyncAction::PodsCreated;
+        self.shared.note_verdict(uid, job, &act);
         let outcomes = self.pods.perform(job, &act.action).await;
         self.shared.note_action(uid, &act.action, &outcomes);
         let name_taken = outcomes.contains(&CallOutcome::NameTaken);

@@ -712,14 +712,13 @@ impl Watches {
         Self { shared }
     }
 
-    /// The same of a Job that an earlier process may have known, and that was asked for.
+    /// The same of a Job that an earlier process may have known, and that was asked for. The cache shows no pod of it.
     fn inherited() -> Self {
         let watches = Self::empty();
         let status = json!({"active": 1, "ready": 0});
         watches.job(10, status.clone());
-        watches.pod(11, true);
         watches.shared.job_changed(Change::Synced);
-        assert!(matches!(watches.begin(11), Beginning::Unconfirmed(_)));
+        assert!(matches!(watches.begin(10), Beginning::Unconfirmed(_)));
         watches.shared.confirm(&Uid::new("j"), Self::job_at(10, status));
         watches
     }
@@ -808,15 +807,15 @@ fn neither_edits_nor_own_writes_hold_a_job_up() {
     assert_eq!(watches.waits_for(11), None, "the watch was faster than the answer");
 }
 
-/// P-9, REG-H09: before a process does anything about pods that an earlier one may have changed, it asks for them.
+/// INV-17, P-9: before a process makes pods that an earlier one may have made, it asks for them.
 #[test]
-fn an_inherited_pod_is_not_counted_before_the_cache_shows_it_as_it_is() {
+fn pods_that_an_earlier_process_may_have_made_are_asked_for_before_others_are_made() {
     let watches = Watches::inherited();
-    assert!(matches!(watches.begin(11), Beginning::Inherited(_)));
+    assert!(matches!(watches.begin(10), Beginning::Inherited(_)));
     let census = Census { at: 14, pods: [(Uid::new("p"), 12)].into() };
     watches.shared.inherit(&Uid::new("j"), Listed::All(census));
-    assert_eq!(watches.waits_for(11), Some(12), "the server has a newer state of it");
-    watches.pod(12, false);
+    assert_eq!(watches.waits_for(10), Some(12), "there is one");
+    watches.pod(12, true);
     assert_eq!(watches.waits_for(12), None);
 }
 

@@ -305,6 +305,7 @@ fn tolerance(scenario: &Scenario, points: &[Point], settled: bool) -> Tolerance 
         late_landings,
         late_among_others: late_landings && points.len() > 1,
         uncounted_max: scenario.controllers.job_options().settings.uncounted_pods_max,
+        ..Tolerance::default()
     }
 }
 

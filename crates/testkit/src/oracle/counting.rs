@@ -84,7 +84,7 @@ impl Judge<'_> {
         let window = self.tolerance.window;
         let before = old.uncounted_terminated_pods.of(side);
         let failing = job.status.holds("FailureTarget").is_some() || job.status.holds("Failed").is_some();
-        let only_failed = job.replaces_only_failed();
+        let only_failed = job.replaces_only_failed() && self.tolerance.replacement_policy;
         for uid in job.status.uncounted_terminated_pods.of(side).iter().filter(|uid| !before.contains(uid)) {
             let Some(pod) = self.ledger.pods.get_mut(uid) else {
                 self.broken("INV-1", change.revision, job_name(job), format!("lists {uid}, which is no pod"));

@@ -75,6 +75,9 @@ pub struct Tolerance {
     pub late_among_others: bool,
     /// How many pods one status may list as uncounted (INV-5).
     pub uncounted_max: usize,
+    /// Whether pods are replaced only when they have failed wherever a Job says so. Where the gate of that is off at times,
+    /// deleted pods of such a Job count as failed at once, as of others.
+    pub replacement_policy: bool,
 }
 
 impl Default for Tolerance {
@@ -85,6 +88,7 @@ impl Default for Tolerance {
             late_landings: false,
             late_among_others: false,
             uncounted_max: 500,
+            replacement_policy: true,
         }
     }
 }

@@ -767,15 +767,13 @@ fn strays_are_adopted_and_pods_with_other_labels_are_let_go() {
     );
 }
 
-/// What is asked for before a process acts on what an earlier one may have done.
+/// What is asked for before a process makes pods that an earlier one may have made.
 #[test]
-fn plans_that_create_remove_or_count_go_by_pods() {
-    let goes_by_pods = |text: &str| plan(&Case::new(text, Settings::default()).snapshot()).goes_by_pods();
-    assert!(goes_by_pods("job parallelism=2 completions=2 | pods R"), "one is missing");
-    assert!(goes_by_pods("job parallelism=1 completions=2 | pods R R"), "one is too many");
-    assert!(goes_by_pods("job parallelism=1 completions=2 | pods R F"), "one has failed");
-    assert!(goes_by_pods("job parallelism=1 completions=1 backoffLimit=0 failed=1 | pods R"), "the Job fails");
-    assert!(!goes_by_pods("job parallelism=1 completions=2 | pods R"));
-    assert!(!goes_by_pods("job parallelism=1 completions=2 active=7 | pods R"), "a number is wrong");
-    assert!(!goes_by_pods("job Complete=True SuccessCriteriaMet=True completions=1 succeeded=1 | pods S"));
+fn plans_know_whether_they_create() {
+    let creates = |text: &str| plan(&Case::new(text, Settings::default()).snapshot()).creates();
+    assert!(creates("job parallelism=2 completions=2 | pods R"), "one is missing");
+    assert!(!creates("job parallelism=2 completions=3 | pods R F@1"), "not yet, because one has failed");
+    assert!(!creates("job parallelism=1 completions=2 | pods R R"), "one is too many");
+    assert!(!creates("job parallelism=1 completions=2 | pods R"));
+    assert!(!creates("job Complete=True SuccessCriteriaMet=True completions=1 succeeded=1 | pods S"));
 }

@@ -106,6 +106,7 @@ impl Controller {
             Plan::Act(act) => act,
         };
         let action = act.action.clone();
+        self.ledger.tally_mut(&uid).unwrap().note_verdict(&job, &act);
         let outcomes = self.perform(world, &job, &action)?;
         let now = world.now;
         let tally = self.ledger.tally_mut(&uid).unwrap();

@@ -39,6 +39,12 @@ fn inv_1_what_is_listed_as_failed_has_failed() {
     assert!(!listed(json!({}), deleted_later(), 1));
     let only_failed = || json!({"podReplacementPolicy": "Failed"});
     assert!(!listed(only_failed(), running(), 60));
+    // Without the gate of that policy it is as of others.
+    let begun = and(begun(), vec![("world", START, "Job", job(only_failed(), json!({})))]);
+    let status = json!({"uncountedTerminatedPods": uncounted(&[], &["p"])});
+    let steps = and(and(begun, running()), vec![("job", START + 60, "Job", job(only_failed(), status))]);
+    let ungated = Tolerance { settled: false, replacement_policy: false, ..Tolerance::default() };
+    assert!(!invariants(&judge(&History::of(&steps), ungated)).contains(&"INV-1"));
     assert!(listed(only_failed(), vec![at_once(deleting(pod("p", "Failed")))], 60));
 }
 

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::super::super::*;
 use super::super::scenarios::summary;
 use super::super::shell::Controller;
-use super::super::text::{Case, check};
+use super::super::text::{Case, account, check};
 use super::super::world::{Fault, World};
 use super::{conditions, finish_all, started};
 
@@ -218,4 +218,32 @@ fn inv_11_a_verdict_whose_write_was_not_answered_stands() {
     assert_eq!(world.created, 1);
     controller.settle(&mut world);
     assert_eq!(conditions(world.status()), ["FailureTarget", "Failed"]);
+}
+
+/// INV-10: a Job fails, its pods are deleted, and then its status cannot be written, or one of them cannot be deleted. The
+/// deleted ones count as failed, which is a reason of its own, and comes before a deadline (JC-901); ones that were restarted
+/// too often run no more, which is a reason less (JC-903).
+#[test]
+fn a_job_fails_for_the_reason_for_which_its_pods_were_ended() {
+    let reason = |text: &str, then: &str, is_noted: bool, is_edited: bool| {
+        let mut case = Case::new(text, Settings::default());
+        let Plan::Act(act) = plan(&case.snapshot()) else { panic!("the Job is not finished") };
+        assert!(matches!(act.action, PodAction::End(_)), "{text}");
+        if is_noted {
+            case.tally.note_verdict(&case.job, &act);
+        }
+        if is_edited {
+            case.job.metadata.generation = Some(2);
+        }
+        case.observe(then);
+        let account = account(&case, |_| CallOutcome::Done);
+        ["DeadlineExceeded", "BackoffLimitExceeded"].into_iter().find(|reason| account.contains(reason))
+    };
+    let late = "job completions=1 backoffLimit=0 deadline=30 | pods a:R";
+    assert_eq!(reason(late, "a:R!", true, false), Some("DeadlineExceeded"));
+    assert_eq!(reason(late, "a:R!", false, false), Some("BackoffLimitExceeded"), "a new process cannot know");
+    assert_eq!(reason(late, "a:R!", true, true), Some("BackoffLimitExceeded"), "the Job is another one");
+    let restarted = "job onFailure completions=1 backoffLimit=2 replace=Failed | pods a:R^2";
+    assert_eq!(reason(restarted, "a:S", true, false), Some("BackoffLimitExceeded"));
+    assert_eq!(reason(restarted, "a:S", false, false), None, "a new process cannot know");
 }
