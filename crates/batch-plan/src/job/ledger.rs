@@ -107,11 +107,11 @@ impl Ledger {
                 self.namespaces.remove(&namespace);
             }
         }
-        let tracked = tally.tracked().map(|(_, pod)| tally.pod_ref(pod)).collect();
+        let held = tally.held().map(|pod| tally.pod_ref(pod)).collect();
         for pod in tally.pods.keys() {
             self.homes.remove(pod);
         }
-        tracked
+        held
     }
 
     /// A pod is new or has changed.
@@ -310,6 +310,16 @@ mod tests {
         assert_eq!((active(&ledger, "j"), active(&ledger, "k")), (0, 1));
         assert_eq!(ledger.forget_pod(&Uid::new("p")).jobs, uids(&["k"]));
         assert_eq!(active(&ledger, "k"), 0);
+    }
+
+    /// INV-13: its labels do not match any more, and its Job went before it could let it go.
+    #[test]
+    fn a_job_that_goes_leaves_no_pod_to_hold_its_finalizer() {
+        let mut ledger = ledger(&["j"]);
+        ledger.observe_pod(pod("p", "j", Some(("Job", "j")), "Running"), now());
+        ledger.observe_pod(pod("relabelled", "k", Some(("Job", "j")), "Failed"), now());
+        let names = |pods: Vec<PodRef>| pods.into_iter().map(|pod| pod.name.to_string()).collect::<Vec<_>>();
+        assert_eq!(names(ledger.forget_job(&Uid::new("j"))), ["p", "relabelled"]);
     }
 
     /// P-9: the server has named the pods of a Job, and the watch still shows earlier ones.

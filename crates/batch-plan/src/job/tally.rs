@@ -446,6 +446,11 @@ impl Tally {
         self.succeeded.iter().chain(&self.failed).chain(&self.removed).chain(&self.live).chain(retained)
     }
 
+    /// Every pod that still has its finalizer, whether or not its labels match; for Jobs that are gone.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Uid> {
+        self.pods.iter().filter(|(_, entry)| entry.finalizer && !entry.released).map(|(uid, _)| uid)
+    }
+
     /// Pods that are over, hold their finalizer and match the Job no more. A Job that is being deleted disowns nobody
     /// (JC-603), and in foreground deletion waits for them, so it has to let them go; so has one that is finished
     /// (INV-13).
