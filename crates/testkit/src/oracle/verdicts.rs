@@ -157,7 +157,11 @@ impl Judge<'_> {
                 let listed = on_list.filter_map(|uid| self.ledger.pods.get(uid)).filter(|pod| failed(pod)).count();
                 let listed = (listed + pods.iter().filter(|pod| waits(pod)).count()) as u64;
                 let restarts = &self.ledger.jobs[&job.metadata.uid].restarts;
-                let restarts = restarts.believable(change.at, self.tolerance.window);
+                // A verdict stands from the moment at which pods were ended for it: they restart no more.
+                let endings = pods.iter().filter_map(|pod| pod.ended_by_us).map(|ending| ending.at);
+                let moments = endings.chain([change.at]);
+                let restarts =
+                    moments.map(|at| restarts.believable(at, self.tolerance.window)).max().unwrap_or_default();
                 let in_place = job.spec.template.spec.restart_policy == "OnFailure";
                 job.status.failed + listed > backoff || (in_place && restarts >= backoff.max(1))
             }
@@ -242,7 +246,9 @@ impl Judge<'_> {
             let suspended = job.suspended_at.is_some_and(|suspended| {
                 at.is_none_or(|at| at <= suspended) || is_recent(Some(suspended), at, self.tolerance.window)
             });
-            if job.last.status.holds(verdict).is_none() && !job.last.metadata.is_deleting() && !suspended {
+            // It may have failed meanwhile, if it was to succeed.
+            let ended = [verdict, "FailureTarget"].into_iter().any(|kind| job.last.status.holds(kind).is_some());
+            if !ended && !job.last.metadata.is_deleting() && !suspended {
                 broken.push((revision, pod.name.clone()));
             }
         }

@@ -196,6 +196,9 @@ fn inv_23_deletion_is_exact() {
     let met = json!({"conditions": [{"type": "SuccessCriteriaMet", "status": "True", "reason": "SuccessPolicy"}]});
     let found = invariants(&judge(&History::of(&removed(met)), Tolerance::default())).contains(&"INV-23");
     assert!(!found, "removed because the Job has succeeded");
+    let failed = json!({"conditions": [{"type": "FailureTarget", "status": "True", "reason": "DeadlineExceeded"}]});
+    let found = invariants(&judge(&History::of(&removed(failed)), Tolerance::default())).contains(&"INV-23");
+    assert!(!found, "it was about to succeed when it failed");
     breaks("INV-23", removed(json!({})));
 }
 

@@ -174,6 +174,11 @@ fn inv_10_restarts_in_place_are_those_of_one_moment() {
         let steps = and(running(2, 0), news);
         assert!(is_right(2, steps.clone(), 1) && !is_right(2, steps.clone(), LATER) && !is_right(3, steps, 1));
     }
+    // Once pods were ended for it, what they did before stands.
+    let containers = json!([{"name": "main", "restartCount": 2}]);
+    let ended = with(deleting(pod("p", "Running")), "/status/containerStatuses", containers);
+    let steps = and(running(2, 0), vec![("job", START + 1, "Pod", ended), restarted("p", "Succeeded", 2)]);
+    assert!(is_right(2, steps.clone(), LATER) && !is_right(3, steps, LATER));
     // Two that never ran at the same time do not add up.
     let in_turn = vec![restarted("p", "Running", 1), restarted("p", "Succeeded", 1), restarted("q", "Running", 1)];
     assert!(is_right(1, in_turn.clone(), 1) && !is_right(2, in_turn, 1));
