@@ -135,6 +135,8 @@ fn pairs_that_once_broke_a_promise_keep_it() {
         ("suspend-terminating", "0:past-pods-3000-8,12:reply-lost"),
         // A delay was cut short by a first list without the failed pod.
         ("nonindexed", "1:past-all-3000-3,17:past-pods-3000-8"),
+        // A pod that was made by a call from the past, just before the end, is no pod that was forgotten.
+        ("work-queue", "1:past-pods-3000-8,3:late-after-restart"),
         // An index that was counted was taken off by a smaller size, which was undone after the verdict.
         ("elastic", "1:namesake,2:namesake"),
         // A call that was refused was held to be the author of what another one wrote.
